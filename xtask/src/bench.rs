@@ -2,6 +2,8 @@
 //! validate nothing.
 
 mod cluster;
+mod distribution;
+mod listening;
 mod proxy;
 mod up;
 
@@ -11,9 +13,10 @@ use std::process::Command;
 use anyhow::bail;
 use clap::Subcommand;
 
+use crate::cargo::cargo;
+use crate::debian;
 use crate::place::Place;
 use crate::stage::{self, Stages};
-use crate::{ci, debian};
 
 /// `bench`
 #[derive(Debug, Subcommand)]
@@ -55,9 +58,9 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
             })?;
             proxy::run(place, &args)
         }
-        Bench::Ipam => replace(
-            ci::cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std(),
-        ),
+        Bench::Ipam => {
+            replace(cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std())
+        }
     }
 }
 
@@ -69,7 +72,7 @@ fn again_optimised(place: &Place) -> anyhow::Result<()> {
         ["build", "--locked", "--profile", "tools", "-p", "xtask"],
     ];
     for build in builds {
-        let status = ci::cargo(place, &build).into_std().status()?;
+        let status = cargo(place, &build).into_std().status()?;
         if !status.success() {
             bail!("cargo {} ended with {status}", build.join(" "));
         }

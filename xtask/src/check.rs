@@ -16,7 +16,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde::Deserialize;
 
-use crate::ci::cargo;
+use crate::cargo::cargo;
 use crate::place::Place;
 use crate::stage::{self, Stages};
 use crate::tools;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::process::Command;
 
+use crate::cargo::cargo;
 use crate::check;
 use crate::debian::{self, FOR_BENCH, FOR_TESTS};
 use crate::image;
@@ -96,11 +97,4 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
 
     stages.summary();
     Ok(())
-}
-
-/// A cargo command at the workspace's root.
-pub fn cargo(place: &Place, arguments: &[&str]) -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(&place.root).args(arguments);
-    command
 }

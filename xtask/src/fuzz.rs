@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::ci::cargo;
+use crate::cargo::cargo;
 use crate::place::Place;
 use crate::stage::Stages;
 

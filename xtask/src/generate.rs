@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::ci::cargo;
+use crate::cargo::cargo;
 use crate::packaging;
 use crate::place::Place;
 use crate::stage::Stages;

@@ -1,24 +1,26 @@
 //! Go, which builds the Kubernetes of the tests and helm: whether it is here and new enough, asked
 //! before minutes are spent.
 
+use std::path::Path;
+
 use anyhow::{Context as _, bail};
 use landfall_testkit::cluster::Programs;
 use tokio::process::Command;
 
 use crate::place::Place;
-use crate::tools;
 
 /// What asks for the newest Go: its directive `go` names the version.
 const MODULES: &str = include_str!("../../testbed/kubernetes/go.mod");
 const MODULES_FOLDER: &str = "testbed/kubernetes";
 
-/// Fails where something has yet to be built by Go, and Go can't.
-pub async fn check(place: &Place) -> anyhow::Result<()> {
+/// Fails where something has yet to be built by Go, and Go can't. Helm is one of these, unless the
+/// program is here.
+pub async fn check(place: &Place, helm: &Path) -> anyhow::Result<()> {
     let mut wanted: Vec<&str> = Programs::missing()?
         .into_iter()
         .map(landfall_testkit::cluster::Program::name)
         .collect();
-    if !tools::helm_program(place).is_file() {
+    if !helm.is_file() {
         wanted.push("helm");
     }
     if wanted.is_empty() {

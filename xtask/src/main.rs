@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod cargo;
 mod check;
 mod ci;
 mod debian;

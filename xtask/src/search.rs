@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::ci::cargo;
+use crate::cargo::cargo;
 use crate::place::Place;
 use crate::stage::Stages;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::process::Command;
 
-use crate::ci::cargo;
+use crate::cargo::cargo;
 use crate::place::Place;
 use crate::stage::Stages;
 

@@ -59,7 +59,7 @@ pub const STAGES: usize = 3;
 
 /// Stages that build every tool which is not here.
 pub async fn install(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
-    go::check(place).await?;
+    go::check(place, &helm_program(place)).await?;
     cargo_deny(stages, place).await?;
     helm(stages, place).await?;
     openstack::install(stages, place).await

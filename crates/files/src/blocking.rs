@@ -3,6 +3,9 @@
 
 use tokio::task::JoinHandle;
 
+#[cfg(feature = "memory")]
+use crate::pace::Pace;
+
 /// A place for such work.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocking {
@@ -10,7 +13,7 @@ pub(crate) enum Blocking {
     Threads,
     /// The test's own thread, after a pause: what happens meanwhile is the same in every run.
     #[cfg(feature = "memory")]
-    Paced(crate::memory::Pace),
+    Paced(Pace),
 }
 
 // === impl Blocking ===

@@ -27,11 +27,16 @@ mod load;
 mod manifest;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(feature = "memory")]
+mod memory_files;
+#[cfg(feature = "memory")]
+mod pace;
 mod parallel;
 mod pools;
 mod registry;
 mod report;
 mod reported;
+mod scanner;
 mod snapshot;
 mod source;
 mod state;

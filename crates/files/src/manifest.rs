@@ -15,8 +15,10 @@ mod documents;
 mod fields;
 #[cfg(test)]
 mod fuzz;
+mod object;
 mod objects;
 mod scalar;
 mod tree;
 
-pub(crate) use objects::{Content, Found, Object, ObjectKey, read};
+pub(crate) use object::{Object, ObjectKey};
+pub(crate) use objects::{Content, Found, read};

@@ -2,18 +2,16 @@
 //! thousands of lives of it: the source, the store and the journal are those of every process, and
 //! only the files and the disk below them are not.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use landfall_model::rows::ServiceRow;
 use landfall_model::{ServiceKey, Uid};
 
 use crate::blocking::Blocking;
-use crate::catalog::{File, Finding, Survey};
-use crate::disk::{self, DiskSurvey};
 use crate::identity;
+pub use crate::memory_files::Files;
+use crate::memory_files::FilesView;
+pub use crate::pace::Pace;
 use crate::registry::Registry;
 use crate::source::Manifests;
 use crate::state::StateError;
@@ -21,27 +19,9 @@ use crate::state::sim::Sim;
 pub use crate::state::sim::SimFault;
 use crate::store::ManifestStore;
 
-/// The files of a folder. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct Files(Arc<Mutex<Texts>>);
-
-/// Every file by name: how often it was written, and what it says.
-type Texts = BTreeMap<Arc<str>, (u64, String)>;
-
 /// The disk of a state directory. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct StateDisk(Sim);
-
-/// How long work that blocks takes.
-#[derive(Clone)]
-pub struct Pace(Arc<dyn Fn() -> Duration + Send + Sync>);
-
-/// One process's look at files.
-#[derive(Debug)]
-pub(crate) struct Sight {
-    files: Files,
-    seen: HashMap<Arc<str>, u64>,
-}
 
 /// Starts serving files, and remembers on a disk.
 ///
@@ -57,58 +37,13 @@ pub fn open(
     state.compact_soon();
     let registry = Registry::new(remembered);
     let store = ManifestStore::new(registry, Some(state), Blocking::Paced(pace));
-    let sight = Sight {
-        files: files.clone(),
-        seen: HashMap::new(),
-    };
-    Ok((Manifests::open_in_memory(sight, store.clone()), store))
+    let view = FilesView::new(files.clone());
+    Ok((Manifests::open_in_memory(view, store.clone()), store))
 }
 
 /// Returns the identity of a Service whose manifest has none.
 pub fn uid_of(key: &ServiceKey) -> Uid {
     identity::uid_of(key)
-}
-
-// === impl Files ===
-
-impl Files {
-    fn texts(&self) -> MutexGuard<'_, Texts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Writes a file.
-    pub fn put(&self, name: &str, text: String) {
-        let mut texts = self.texts();
-        let (count, old) = texts.entry(name.into()).or_default();
-        *count += 1;
-        *old = text;
-    }
-
-    /// Removes a file.
-    pub fn remove(&self, name: &str) {
-        self.texts().remove(name);
-    }
-}
-
-// === impl Sight ===
-
-impl Sight {
-    pub(crate) fn look(&mut self) -> DiskSurvey {
-        let mut survey = Survey::default();
-        let texts = self.files.texts();
-        self.seen.retain(|name, _| texts.contains_key(name));
-        for (name, (count, text)) in texts.iter() {
-            let before = self.seen.insert(name.clone(), *count);
-            let finding = if before == Some(*count) {
-                Finding::Same
-            } else {
-                disk::decode(name, text.as_bytes())
-            };
-            let name = name.clone();
-            survey.files.push(File { name, finding });
-        }
-        DiskSurvey::of(survey)
-    }
 }
 
 // === impl StateDisk ===
@@ -166,24 +101,5 @@ impl StateDisk {
         let (_, remembered) = self.0.survivor(keeps_all).open()?;
         let found = Registry::new(remembered).take_changed();
         Ok(found.into_iter().filter_map(|(_, row)| row).collect())
-    }
-}
-
-// === impl Pace ===
-
-impl Pace {
-    /// Takes each time as long as `draw` says.
-    pub fn new(draw: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self(Arc::new(draw))
-    }
-
-    pub(crate) fn draw(&self) -> Duration {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Pace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pace")
     }
 }

@@ -14,39 +14,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::blocking::Blocking;
-use crate::catalog::{Catalog, Changes, Survey};
+use crate::catalog::{Catalog, Changes};
 use crate::debounce::Debounce;
-use crate::disk::{Disk, DiskSurvey};
+use crate::disk::Disk;
 use crate::manifest::{Object, ObjectKey};
+#[cfg(feature = "memory")]
+use crate::memory_files::FilesView;
 use crate::pools;
 use crate::registry::{Pools, Registry, Wanted};
 use crate::reported::{FactDiff, Problems};
+use crate::scanner::{Files, Scan, Scanner, routine, unwatched};
 use crate::state::{Remembered, StateDir, StateError};
 use crate::store::ManifestStore;
-use crate::watch::{self, Hint, Hints, Watcher};
-
-/// How often everything is read without a notification: file systems whose changes come from
-/// elsewhere (NFS) notify the kernel of nothing.
-const ROUTINE: Duration = Duration::from_secs(10);
-
-/// The same where the kernel notifies of no changes.
-const ROUTINE_UNWATCHED: Duration = Duration::from_secs(2);
-
-/// With very many files a look takes long, and comes once in so many times that long at most.
-const ROUTINE_SHARE: u32 = 2000;
-
-/// It comes in the end.
-const ROUTINE_LONGEST: Duration = Duration::from_secs(60);
-
-/// The same two where the kernel notifies of no changes.
-const ROUTINE_SHARE_UNWATCHED: u32 = 50;
-const ROUTINE_LONGEST_UNWATCHED: Duration = Duration::from_secs(10);
+use crate::watch::{self, Hint, Hints};
 
 /// How often it is looked whether the state directory is still the one that is held.
 const HOLD: Duration = Duration::from_secs(1);
-
-/// How often folders that came to be watched are checked again at once.
-const LOOKS: usize = 3;
 
 /// The name under which problems of watching are reported.
 const WATCHING: &str = "file watching";
@@ -85,7 +68,7 @@ pub enum OpenError {
 /// A source of facts whose objects are manifests in files.
 #[derive(Debug)]
 pub struct Manifests {
-    eyes: SurveyJob,
+    scanner: Scanner,
     hints: Option<Hints>,
     store: ManifestStore,
     catalog: Catalog,
@@ -112,29 +95,6 @@ pub struct Manifests {
     hold_check: Instant,
     /// Why it is not.
     not_held: Option<String>,
-}
-
-/// What blocks: handed to a blocking thread for each look.
-#[derive(Debug)]
-struct SurveyJob {
-    sight: Sight,
-    watcher: Option<Watcher>,
-}
-
-/// What is checked.
-#[derive(Debug)]
-enum Sight {
-    Disk(Disk),
-    #[cfg(feature = "memory")]
-    Memory(crate::memory::Sight),
-}
-
-/// What one or more looks found, and why changes may go unnoticed.
-struct Seen {
-    surveys: Vec<Survey>,
-    unwatched: Option<Reason>,
-    /// How long looking took.
-    took: Duration,
 }
 
 /// The receiver of the facts is gone.
@@ -187,29 +147,29 @@ impl Manifests {
             Err(error) => (None, None, Some(unwatched(&error))),
         };
         let store = ManifestStore::new(Registry::new(remembered), state, Blocking::Threads);
-        let sight = Sight::Disk(disk);
-        let mut manifests = Self::new(SurveyJob { sight, watcher }, store.clone());
+        let files = Files::Disk(disk);
+        let mut manifests = Self::new(Scanner { files, watcher }, store.clone());
         manifests.hints = hints;
         manifests.unwatched = unwatched;
-        let seen = manifests.eyes.look(stdin);
-        manifests.take_in(seen);
+        let scan = manifests.scanner.scan(stdin);
+        manifests.take_in(scan);
         Ok((manifests, store))
     }
 
     /// Reads files in memory for the first time, and remembers in a journal there.
     #[cfg(feature = "memory")]
-    pub(crate) fn open_in_memory(sight: crate::memory::Sight, store: ManifestStore) -> Self {
-        let sight = Sight::Memory(sight);
+    pub(crate) fn open_in_memory(view: FilesView, store: ManifestStore) -> Self {
+        let files = Files::Memory(view);
         let watcher = None;
-        let mut manifests = Self::new(SurveyJob { sight, watcher }, store);
-        let seen = manifests.eyes.look(&mut io::empty());
-        manifests.take_in(seen);
+        let mut manifests = Self::new(Scanner { files, watcher }, store);
+        let scan = manifests.scanner.scan(&mut io::empty());
+        manifests.take_in(scan);
         manifests
     }
 
-    fn new(eyes: SurveyJob, store: ManifestStore) -> Self {
+    fn new(scanner: Scanner, store: ManifestStore) -> Self {
         Self {
-            eyes,
+            scanner,
             hints: None,
             store,
             catalog: Catalog::default(),
@@ -312,15 +272,15 @@ impl Manifests {
         self.is_brisk = self.debounce.is_brisk();
         // Before the look, so that what stirs meanwhile leads to the next one.
         self.debounce.looked();
-        let mut eyes = std::mem::take(&mut self.eyes);
+        let mut scanner = std::mem::take(&mut self.scanner);
         let looked = self.store.blocking().run(move || {
-            let seen = eyes.look(&mut io::empty());
-            (eyes, seen)
+            let scan = scanner.scan(&mut io::empty());
+            (scanner, scan)
         });
         match looked.await {
-            Ok((eyes, seen)) => {
-                self.eyes = eyes;
-                Ok(self.take_in(seen) | self.is_untold)
+            Ok((scanner, scan)) => {
+                self.scanner = scanner;
+                Ok(self.take_in(scan) | self.is_untold)
             }
             Err(error) => {
                 // The runtime is going down, or reading panicked, which it must not.
@@ -330,16 +290,16 @@ impl Manifests {
         }
     }
 
-    fn take_in(&mut self, seen: Seen) -> bool {
+    fn take_in(&mut self, scan: Scan) -> bool {
         let mut is_news = false;
-        for survey in seen.surveys {
+        for survey in scan.surveys {
             is_news |= self.catalog.update(survey);
         }
-        if self.eyes.watcher.is_some() {
-            is_news |= self.unwatched != seen.unwatched;
-            self.unwatched = seen.unwatched;
+        if self.scanner.watcher.is_some() {
+            is_news |= self.unwatched != scan.unwatched;
+            self.unwatched = scan.unwatched;
         }
-        self.routine = Instant::now() + routine(self.unwatched.is_none(), seen.took);
+        self.routine = Instant::now() + routine(self.unwatched.is_none(), scan.took);
         is_news
     }
 
@@ -459,17 +419,6 @@ impl Manifests {
     }
 }
 
-/// When to look although nothing stirred, after a look that took so long.
-fn routine(is_watched: bool, took: Duration) -> Duration {
-    if is_watched {
-        took.saturating_mul(ROUTINE_SHARE)
-            .clamp(ROUTINE, ROUTINE_LONGEST)
-    } else {
-        took.saturating_mul(ROUTINE_SHARE_UNWATCHED)
-            .clamp(ROUTINE_UNWATCHED, ROUTINE_LONGEST_UNWATCHED)
-    }
-}
-
 async fn next_hint(hints: Option<&mut Hints>) -> Hint {
     match hints {
         Some(hints) => match hints.next().await {
@@ -478,17 +427,6 @@ async fn next_hint(hints: Option<&mut Hints>) -> Hint {
         },
         None => std::future::pending().await,
     }
-}
-
-fn unwatched(error: &notify::Error) -> Reason {
-    Reason::warning(
-        Code::ChangesNoticedLate,
-        format!(
-            "changes are noticed only every {} s: {error}",
-            ROUTINE_UNWATCHED.as_secs()
-        ),
-    )
-    .remedy("raise fs.inotify.max_user_instances and fs.inotify.max_user_watches")
 }
 
 fn incomplete(mut named: Vec<String>, count: usize) -> Reason {
@@ -506,54 +444,6 @@ fn incomplete(mut named: Vec<String>, count: usize) -> Reason {
         "fix the files that can't be read and delete empty ones; then these objects are served or \
         removed",
     )
-}
-
-// === impl SurveyJob ===
-
-impl Default for SurveyJob {
-    fn default() -> Self {
-        Self {
-            sight: Sight::Disk(Disk::new(Vec::new(), false, None)),
-            watcher: None,
-        }
-    }
-}
-
-impl SurveyJob {
-    fn look(&mut self, stdin: &mut dyn Read) -> Seen {
-        let began = Instant::now();
-        let mut seen = Seen {
-            surveys: Vec::new(),
-            unwatched: None,
-            took: Duration::ZERO,
-        };
-        for _ in 0..LOOKS {
-            let look = self.sight.look(stdin);
-            seen.surveys.push(look.survey);
-            let Some(watcher) = &mut self.watcher else {
-                break;
-            };
-            let (is_new, failure) = watcher.follow(&look.folders);
-            seen.unwatched = failure.map(|(_, error)| unwatched(&error));
-            if !is_new {
-                break;
-            }
-        }
-        seen.took = began.elapsed();
-        seen
-    }
-}
-
-// === impl Sight ===
-
-impl Sight {
-    fn look(&mut self, stdin: &mut dyn Read) -> DiskSurvey {
-        match self {
-            Self::Disk(disk) => disk.look(stdin),
-            #[cfg(feature = "memory")]
-            Self::Memory(files) => files.look(),
-        }
-    }
 }
 
 // === impl FactSender ===

@@ -7,8 +7,8 @@ use landfall_model::{Code, ServiceKey};
 
 use crate::testing::{allocator, exists, ip, ips, name, pool, pool_set, selector, svc};
 use crate::{
-    Allocator, Counters, Decision, PoolSet, Refusal, Restore, SkippedPool, Verdict, WantedFamilies,
-    Why, parse_requested_addresses,
+    Allocator, Conflict, Counters, Decision, PoolSet, Refusal, Restore, SkippedPool, Verdict,
+    WantedFamilies, Why, parse_requested_addresses,
 };
 
 fn service(name: &str) -> ServiceKey {

@@ -1,6 +1,6 @@
 //! The counters of a pool, as its status shows them.
 
-use crate::pool::PoolName;
+use crate::pool_name::PoolName;
 
 /// Counters of one pool. What does not fit reads `i64::MAX`.
 #[derive(Clone, Debug, PartialEq, Eq)]

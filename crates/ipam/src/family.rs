@@ -3,9 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use landfall_model::rows::{Family, FamilyPolicy};
-
-use crate::refusal::Refusal;
+use landfall_model::rows::Family;
 
 /// What a Service wants, made from its cluster addresses and its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,25 +38,6 @@ pub(crate) fn other(family: Family) -> Family {
 // === impl WantedFamilies ===
 
 impl WantedFamilies {
-    /// Derives the request from the families of `spec.clusterIPs`, in their order, and the policy.
-    ///
-    /// A Service with one cluster address gets one address whatever its policy prefers: only the
-    /// families that the cluster can route to the Service are of use to it.
-    pub fn of_service(cluster_ips: &[Family], policy: FamilyPolicy) -> Result<Self, Refusal> {
-        let Some(&first) = cluster_ips.first() else {
-            return Err(Refusal::NoClusterIp);
-        };
-        let dual = cluster_ips.contains(&other(first));
-        match policy {
-            FamilyPolicy::RequireDualStack if !dual => {
-                Err(Refusal::NotEnoughClusterIps { present: first })
-            }
-            FamilyPolicy::RequireDualStack => Ok(Self::RequireDual),
-            FamilyPolicy::PreferDualStack if dual => Ok(Self::PreferDual { first }),
-            FamilyPolicy::PreferDualStack | FamilyPolicy::SingleStack => Ok(Self::Only(first)),
-        }
-    }
-
     /// Whether an address of this family is of use.
     pub fn includes(self, family: Family) -> bool {
         match self {

@@ -22,12 +22,14 @@
 
 mod allocator;
 mod bitmap;
+mod conflict;
 mod counters;
 mod entry;
 mod family;
 mod occupancy;
 mod pool;
 mod pool_error;
+mod pool_name;
 mod pool_set;
 mod pool_state;
 mod port_index;
@@ -50,11 +52,13 @@ mod properties;
 mod testing;
 
 pub use allocator::{Allocator, Claim, Restore};
+pub use conflict::Conflict;
 pub use counters::Counters;
 pub use entry::{Entry, EntryError, Range};
 pub use family::{Addresses, WantedFamilies};
-pub use pool::{Allocation, AllocationSpec, Pool, PoolName, PoolSpec};
+pub use pool::{Allocation, AllocationSpec, Pool, PoolSpec};
 pub use pool_error::PoolError;
+pub use pool_name::PoolName;
 pub use pool_set::PoolSet;
 pub use proposal::{Decision, Proposal, Why};
 pub use refusal::Refusal;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use landfall_model::{ListenerKey, Uid};
 
-use crate::refusal::Refusal;
+use crate::conflict::Conflict;
 use crate::request::Claimant;
 
 /// The holders of one address. Sharing is the rare case, and only it pays for maps.
@@ -35,7 +35,7 @@ impl Occupancy {
         address: IpAddr,
         claimant: &Claimant,
         across: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Conflict> {
         let Some(holder) = self.another_than(&claimant.uid) else {
             return Ok(());
         };
@@ -43,11 +43,11 @@ impl Occupancy {
             let key = claimant.terms.key.as_ref();
             let same_key = key.is_some() && key == holder.terms.key.as_ref();
             if !same_key || !(across || self.has(&claimant.uid)) {
-                return Err(Refusal::AddressOfOthers { address });
+                return Err(Conflict::AddressOfOthers { address });
             }
             return self
                 .validate_terms(address, claimant, holder)
-                .map_err(|_| Refusal::SharingWithOthersClashes { address });
+                .map_err(|_| Conflict::SharingWithOthersClashes { address });
         }
         self.validate_terms(address, claimant, holder)
     }
@@ -58,17 +58,17 @@ impl Occupancy {
         address: IpAddr,
         claimant: &Claimant,
         holder: &Claimant,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Conflict> {
         let (terms, others) = (&claimant.terms, &holder.terms);
         let holder_name = || holder.service.clone();
         let Some(key) = &terms.key else {
-            return Err(Refusal::AddressTaken {
+            return Err(Conflict::AddressTaken {
                 address,
                 holder: holder_name(),
             });
         };
         if Some(key) != others.key.as_ref() {
-            return Err(Refusal::SharingKeyDiffers {
+            return Err(Conflict::SharingKeyDiffers {
                 address,
                 holder: holder_name(),
                 holder_key: others.key.clone(),
@@ -76,7 +76,7 @@ impl Occupancy {
             });
         }
         if terms.backend != others.backend {
-            return Err(Refusal::SharingBackendDiffers {
+            return Err(Conflict::SharingBackendDiffers {
                 address,
                 holder: holder_name(),
                 holder_backend: others.backend.clone(),
@@ -84,7 +84,7 @@ impl Occupancy {
             });
         }
         if terms.group(None).is_none() {
-            return Err(Refusal::SharingNeedsSelector {
+            return Err(Conflict::SharingNeedsSelector {
                 address,
                 holder: holder_name(),
             });
@@ -96,7 +96,7 @@ impl Occupancy {
         else {
             return Ok(());
         };
-        Err(Refusal::SharingPortsClash {
+        Err(Conflict::SharingPortsClash {
             address,
             holder: rival.service.clone(),
             ports: terms

@@ -1,22 +1,16 @@
 //! One address pool: parsed from text, validated on its own, then unchangeable.
 
-use std::borrow::Borrow;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use landfall_model::rows::{Family, PoolAllocation, PoolRow, Selector};
 
 use crate::entry::{Entry, is_buggy};
 use crate::pool_error::PoolError;
+use crate::pool_name::PoolName;
 use crate::request::Request;
 use crate::selector::{ExpressionSpec, LabelSelector, SelectorSpec};
 use crate::verdict::Verdict;
-
-/// Name of a pool. Never empty in a [`Pool`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PoolName(Arc<str>);
 
 /// A pool as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,32 +63,6 @@ pub struct Allocation {
     namespaces: BTreeSet<String>,
     namespace_selectors: Vec<LabelSelector>,
     service_selectors: Vec<LabelSelector>,
-}
-
-// === impl PoolName ===
-
-impl PoolName {
-    /// Wraps a name.
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
-    }
-
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Borrow<str> for PoolName {
-    fn borrow(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 // === impl PoolSpec ===

@@ -3,7 +3,7 @@
 use landfall_model::Code;
 
 use crate::entry::{Entry, EntryError};
-use crate::pool::PoolName;
+use crate::pool_name::PoolName;
 use crate::selector::{LabelSelector, SelectorError};
 
 /// A mistake in a pool, or between two.

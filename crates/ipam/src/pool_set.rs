@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::entry::Entry;
-use crate::pool::{Pool, PoolName};
+use crate::pool::Pool;
 use crate::pool_error::PoolError;
+use crate::pool_name::PoolName;
 
 /// Pools that do not collide. The order in which they were given leaves no trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use landfall_model::Code;
 use landfall_model::rows::Family;
 
 use crate::family::Addresses;
-use crate::pool::PoolName;
+use crate::pool_name::PoolName;
 use crate::refusal::Refusal;
 
 /// The outcome of [`Allocator::propose`](crate::Allocator::propose): what the Service should hold

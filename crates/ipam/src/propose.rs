@@ -22,15 +22,10 @@ use landfall_model::rows::Family;
 
 use crate::allocator::Allocator;
 use crate::family::{Addresses, WantedFamilies, other};
-use crate::pool::PoolName;
+use crate::pool_name::PoolName;
 use crate::proposal::{Decision, Proposal, Why};
 use crate::refusal::Refusal;
 use crate::request::Request;
-
-/// See [`Allocator::propose`].
-pub(crate) fn propose(allocator: &Allocator, request: &Request) -> Result<Proposal, Refusal> {
-    Case::open(allocator, request).decide()
-}
 
 /// One Service with its request and what it holds.
 struct Case<'a> {
@@ -49,6 +44,14 @@ struct Case<'a> {
 struct Offer {
     addresses: Addresses,
     pool: usize,
+}
+
+impl Allocator {
+    /// Decides what a Service should hold now. Changes nothing; `Err` only for a Service that
+    /// holds nothing and can't have anything.
+    pub fn propose(&self, request: &Request) -> Result<Proposal, Refusal> {
+        Case::open(self, request).decide()
+    }
 }
 
 impl<'a> Case<'a> {

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_model::rows::Family;
+use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::{ServiceKey, Uid};
 
-use crate::family::{Addresses, WantedFamilies};
-use crate::pool::PoolName;
+use crate::family::{Addresses, WantedFamilies, other};
+use crate::pool_name::PoolName;
 use crate::refusal::Refusal;
 use crate::selector::Labels;
 use crate::sharing::{Group, Terms};
@@ -59,6 +59,27 @@ impl Request {
             families,
             addresses: Addresses::NONE,
             pool: None,
+        }
+    }
+}
+
+impl WantedFamilies {
+    /// Derives the request from the families of `spec.clusterIPs`, in their order, and the policy.
+    ///
+    /// A Service with one cluster address gets one address whatever its policy prefers: only the
+    /// families that the cluster can route to the Service are of use to it.
+    pub fn of_service(cluster_ips: &[Family], policy: FamilyPolicy) -> Result<Self, Refusal> {
+        let Some(&first) = cluster_ips.first() else {
+            return Err(Refusal::NoClusterIp);
+        };
+        let dual = cluster_ips.contains(&other(first));
+        match policy {
+            FamilyPolicy::RequireDualStack if !dual => {
+                Err(Refusal::NotEnoughClusterIps { present: first })
+            }
+            FamilyPolicy::RequireDualStack => Ok(Self::RequireDual),
+            FamilyPolicy::PreferDualStack if dual => Ok(Self::PreferDual { first }),
+            FamilyPolicy::PreferDualStack | FamilyPolicy::SingleStack => Ok(Self::Only(first)),
         }
     }
 }

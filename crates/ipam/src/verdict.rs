@@ -4,7 +4,7 @@ use std::fmt;
 
 use landfall_model::rows::Family;
 
-use crate::pool::PoolName;
+use crate::pool_name::PoolName;
 
 /// A pool that was considered and could not serve.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use landfall_proxy::{ListenError, ListenerConfig, ListenerId, ListenerState, Own
 use tokio_util::task::TaskTracker;
 
 use crate::failure::listen_failure;
-use crate::plan::Opened;
+use crate::observed::Opened;
 use crate::quota::Quota;
 use crate::state::State;
 

@@ -18,6 +18,7 @@ mod failure;
 mod live;
 #[cfg(feature = "memory")]
 pub mod memory;
+mod observed;
 mod plan;
 mod provider;
 mod quota;
@@ -28,7 +29,7 @@ mod step;
 mod support;
 mod wakes;
 
-pub use plan::{Observed, Opened};
+pub use observed::{Observed, Opened};
 pub use provider::Local;
 pub use step::Step;
 pub use wakes::{watch_health, watch_shares};

@@ -13,7 +13,7 @@ use landfall_proxy::shortage::Shortage;
 use landfall_proxy::{ListenerId, ListenerState};
 
 use crate::carrier::Listeners;
-use crate::plan::Opened;
+use crate::observed::Opened;
 
 /// The members of a Service, per listener.
 pub(crate) type Members = BTreeMap<ListenerKey, Reach>;

@@ -4,42 +4,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_addressing::{Holdings, plan_removal};
+use landfall_addressing::plan_removal;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::listener::{Listener, ListenerKey};
 use landfall_model::plan::Plan;
 use landfall_model::reason::Reason;
 use landfall_proxy::ListenerId;
-use landfall_proxy::pool::Reach;
 
-use crate::shortage::Shared;
+use crate::observed::Observed;
 use crate::step::Step;
 use crate::{difference, status};
-
-/// What is held for one Service, and what the allocator would assign to it.
-#[derive(Clone, Debug, Default)]
-pub struct Observed {
-    /// Its addresses.
-    pub addresses: Holdings,
-    /// Its listeners.
-    pub listeners: BTreeMap<ListenerId, Opened>,
-    /// Its members, per listener.
-    pub members: BTreeMap<ListenerKey, Reach>,
-    /// The share of the data plane that the Service exceeds, so that its clients are refused.
-    pub short_of: Option<Shared>,
-}
-
-/// A listener that was opened, or that should be and could not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
-    /// How it is.
-    pub listener: Arc<Listener>,
-    /// Why it does not serve.
-    pub problem: Option<Reason>,
-    /// A newer version that the data plane did not take as it is, and why. Until it changes it is
-    /// not tried again, and `listener` goes on serving.
-    pub refused: Option<(Arc<Listener>, Reason)>,
-}
 
 /// Plans the steps from what is held to what is wanted.
 pub fn plan(want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
@@ -72,23 +46,10 @@ fn plan_listeners(
     addresses: &[IpAddr],
 ) {
     let (uid, service) = (&want.uid, &want.service);
-    let mut wanted = BTreeMap::new();
-    for listener in &spec.listeners {
-        let listener = Arc::new(listener.clone());
-        for address in addresses {
-            wanted.insert(
-                ListenerId {
-                    address: *address,
-                    key: listener.key,
-                },
-                listener.clone(),
-            );
-        }
-    }
     // What can fail for reasons outside this process comes last, and what exists is kept current
     // before anything new is tried.
     let mut opening = Plan::default();
-    for (id, listener) in wanted {
+    for (id, listener) in wanted_listeners(spec, addresses) {
         let (uid, service) = (uid.clone(), service.clone());
         match have.listeners.get(&id) {
             Some(opened) if opened.problem.is_none() => {
@@ -131,6 +92,33 @@ fn plan_listeners(
             ),
         }
     }
+    plan_closing(&mut opening, want, spec, have, addresses);
+    plan.steps.append(&mut opening.steps);
+}
+
+/// Returns each listener of the Service on each of its addresses.
+fn wanted_listeners(
+    spec: &LoadBalancerSpec,
+    addresses: &[IpAddr],
+) -> BTreeMap<ListenerId, Arc<Listener>> {
+    let mut wanted = BTreeMap::new();
+    for listener in &spec.listeners {
+        let (key, listener) = (listener.key, Arc::new(listener.clone()));
+        for address in addresses {
+            let address = *address;
+            wanted.insert(ListenerId { address, key }, listener.clone());
+        }
+    }
+    wanted
+}
+
+fn plan_closing(
+    plan: &mut Plan<Step>,
+    want: &Intent,
+    spec: &LoadBalancerSpec,
+    have: &Observed,
+    addresses: &[IpAddr],
+) {
     let keys: Vec<ListenerKey> = spec.listeners.iter().map(|listener| listener.key).collect();
     for id in have.listeners.keys() {
         let because = if !addresses.contains(&id.address) {
@@ -140,13 +128,7 @@ fn plan_listeners(
         } else {
             continue;
         };
-        opening.push(
-            Step::Close {
-                uid: uid.clone(),
-                id: *id,
-            },
-            because,
-        );
+        let (uid, id) = (want.uid.clone(), *id);
+        plan.push(Step::Close { uid, id }, because);
     }
-    plan.steps.append(&mut opening.steps);
 }

@@ -21,7 +21,8 @@ use landfall_proxy::{ListenerId, Proxy};
 
 use crate::carrier::{Carrier, Listeners};
 use crate::live::{self, Members};
-use crate::plan::{self, Observed};
+use crate::observed::Observed;
+use crate::plan;
 use crate::quota::Quota;
 use crate::shortage::{Shared, Shortages};
 use crate::state::State;

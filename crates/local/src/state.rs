@@ -9,7 +9,7 @@ use landfall_model::listener::Listener;
 use landfall_model::reason::Reason;
 use landfall_proxy::ListenerId;
 
-use crate::plan::Opened;
+use crate::observed::Opened;
 
 /// Claims and listeners. A clone is independent: a dry run works on one.
 #[derive(Clone, Debug, Default)]

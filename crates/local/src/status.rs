@@ -10,7 +10,7 @@ use landfall_model::reason::{Code, Reason};
 use landfall_model::status::IpMode;
 use landfall_proxy::pool::Reach;
 
-use crate::plan::Observed;
+use crate::observed::Observed;
 use crate::shortage::Shared;
 
 /// Addresses, and why traffic does not flow if it does not.

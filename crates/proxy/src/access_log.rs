@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use landfall_model::ServiceKey;
-use landfall_model::protection::Rate;
 
 use crate::budget::Account;
-use crate::clients::spend;
-use crate::listener::ListenerId;
+use crate::failures::Failures;
+use crate::identity::ListenerId;
 
 /// Lines that may wait to be written: some megabytes at worst.
 const QUEUE: usize = 4096;
@@ -30,14 +29,6 @@ const MAX_FIELD: usize = 256;
 /// Bytes of a line at most: each byte that is kept becomes six at worst.
 #[cfg(test)]
 const MAX_LINE: usize = 6 * (MAX_TARGET + 4 * MAX_FIELD) + 1024;
-
-/// Failures of one Service that are written although they are not in the sample: a client that
-/// breaks off on purpose is one, as often as it likes.
-const FAILURES: Rate = Rate {
-    count: 10,
-    period: Duration::from_secs(1),
-    burst: 1000,
-};
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,14 +55,6 @@ pub struct AccessLog {
     lines: SyncSender<Vec<u8>>,
     lost: AtomicU64,
     left_out: AtomicU64,
-}
-
-/// How many failures of a Service were written lately. Shared by all workers.
-#[derive(Debug)]
-pub(crate) struct Failures {
-    born: Instant,
-    /// When the burst is whole again, in nanoseconds.
-    whole: AtomicU64,
 }
 
 /// How something ended, in one word for the log.
@@ -207,30 +190,6 @@ impl AccessLog {
         if self.lines.try_send(line).is_err() {
             self.lose(1);
         }
-    }
-}
-
-// === impl Failures ===
-
-impl Default for Failures {
-    fn default() -> Self {
-        Self {
-            born: Instant::now(),
-            whole: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Failures {
-    /// Returns whether one more is to be written.
-    fn take(&self, now: Instant) -> bool {
-        let age = now.saturating_duration_since(self.born).as_nanos();
-        let now = u64::try_from(age).unwrap_or(u64::MAX);
-        let spent = |whole| spend(FAILURES, whole, now).ok();
-        let taken = self
-            .whole
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent);
-        taken.is_ok()
     }
 }
 

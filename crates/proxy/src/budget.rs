@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 
 mod account;
 mod sources;
+pub(crate) mod units;
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -18,10 +19,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use landfall_model::Uid;
 
-use crate::access_log::Failures;
 use crate::admission::{Counts, Decision, Division, Excess};
 use crate::clients::source_of;
-use crate::memory;
+use crate::failures::Failures;
 
 pub use account::{Account, Extra, Sockets};
 pub(crate) use account::{Cost, Held, Share};
@@ -41,7 +41,7 @@ pub struct Budget {
     inhabited: AtomicU32,
     descriptors: Resource,
     ports: Resource,
-    /// In units of [`memory::UNIT`](crate::memory::UNIT).
+    /// In units of [`units::UNIT`].
     memory: Resource,
     /// Sockets of listeners, and how many of these are of the common part.
     listeners: AtomicU32,
@@ -134,7 +134,7 @@ impl Budget {
             inhabited: AtomicU32::new(0),
             descriptors: Resource::new(division.traffic),
             ports: Resource::new(flows),
-            memory: Resource::new(memory::units(bytes)),
+            memory: Resource::new(units::of(bytes)),
             listeners: AtomicU32::new(0),
             common_listeners: AtomicU32::new(0),
             shortages: AtomicU64::new(0),
@@ -227,8 +227,8 @@ impl Budget {
             listeners: self.listeners.load(Ordering::Relaxed),
             flow_limit: ports.limit,
             flows: ports.used,
-            memory_limit: memory::bytes(memory.limit),
-            memory: memory::bytes(memory.used),
+            memory_limit: units::bytes(memory.limit),
+            memory: units::bytes(memory.used),
             shortages: self.shortages.load(Ordering::Relaxed),
             scarce: [descriptors, ports, memory].iter().any(Counts::is_scarce),
             overloaded: self.overloaded.load(Ordering::Relaxed),

@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::pool::Unavailable;
 use crate::shortage::Shortage;
 
 /// Why a connection (or the first datagram of a flow) was turned away.
@@ -202,15 +201,6 @@ impl Refusal {
             Self::SourceLimit => "source_limit",
             Self::SourceRate => "source_rate",
             Self::Queue => "queue",
-        }
-    }
-}
-
-impl From<Unavailable> for Refusal {
-    fn from(why: Unavailable) -> Self {
-        match why {
-            Unavailable::NoMember | Unavailable::Retries => Self::NoMember,
-            Unavailable::Full => Self::Queue,
         }
     }
 }

@@ -3,13 +3,13 @@
 
 mod gate;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::{fmt, io};
 
 use arc_swap::{ArcSwap, Guard};
+use landfall_model::Protocol;
 use landfall_model::listener::{AllowedSources, Listener, Member, Mode};
-use landfall_model::{ListenerKey, Protocol, ServiceKey, Uid};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -18,31 +18,13 @@ use crate::budget::{self, Account};
 use crate::changes::Changes;
 use crate::clients::Clients;
 use crate::counters::{ListenerCounters, Refusal, Shards};
+use crate::identity::{ListenerId, Owner};
 use crate::inbound::Inbound;
 use crate::pool::{HashKey, Leaving, PoolState};
 use crate::sources::SourceSet;
 use crate::tls::{CertificateError, Termination, TowardMembers};
 
 pub use gate::{Gate, Place};
-
-/// The identity of a listener: the address and the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ListenerId {
-    /// The address that clients connect to.
-    pub address: IpAddr,
-    /// Protocol and port.
-    pub key: ListenerKey,
-}
-
-/// The Service that a listener belongs to. Its identity decides which Service may change and close
-/// the listener; its name is for messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Its identity.
-    pub uid: Uid,
-    /// Its name.
-    pub service: ServiceKey,
-}
 
 /// Why a listener cannot be opened or changed.
 #[derive(Debug, thiserror::Error)]
@@ -154,29 +136,6 @@ pub(crate) struct Change {
     pub(crate) leaving: Vec<Leaving>,
     /// Whether other sources are allowed now.
     pub(crate) ranges: bool,
-}
-
-// === impl ListenerId ===
-
-impl ListenerId {
-    /// Address and port.
-    pub fn socket_address(&self) -> SocketAddr {
-        SocketAddr::new(self.address, self.key.port.get())
-    }
-}
-
-impl fmt::Display for ListenerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.socket_address(), self.key.protocol)
-    }
-}
-
-// === impl Owner ===
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.service.fmt(f)
-    }
 }
 
 // === impl ListenError ===

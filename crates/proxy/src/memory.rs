@@ -5,15 +5,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::budget::units::UNIT;
 use crate::budget::{Account, Held, Source};
 use crate::inbound::Inbound;
-
-/// Memory is counted in steps of so many bytes: the smallest buffer there is.
-pub(crate) const UNIT: usize = 16 * 1024;
-
-/// Buffers may take this part of what the process may have. The rest is for everything else that
-/// it holds, and for what the kernel counts for its sockets.
-const PART: u64 = 2;
 
 /// What an HTTP/2 connection takes in any case, in units: the library's buffers and tables.
 const BASE: u8 = 2;
@@ -66,21 +60,6 @@ struct Uploads {
     ahead: usize,
     units: u32,
     reader: Option<Waker>,
-}
-
-/// Bytes that buffers of this process may take.
-pub(crate) fn of_process() -> u64 {
-    landfall_sys::limits::memory() / PART
-}
-
-/// Whole units in so many bytes.
-pub(crate) fn units(bytes: u64) -> u32 {
-    u32::try_from(bytes / UNIT as u64).unwrap_or(u32::MAX)
-}
-
-/// Bytes in so many units.
-pub(crate) fn bytes(units: u32) -> u64 {
-    u64::from(units) * UNIT as u64
 }
 
 // === impl MemoryOwner ===
@@ -248,6 +227,7 @@ mod tests {
 
     use super::*;
     use crate::budget::Budget;
+    use crate::budget::units::bytes;
 
     const MIB: u64 = 1 << 20;
 

@@ -26,7 +26,7 @@ use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
 use landfall_model::protection::Protection;
 
 use crate::changes::ChangesOf;
-use crate::counters::MemberTotals;
+use crate::counters::{MemberTotals, Refusal};
 use crate::recency::Recency;
 
 use self::line::Line;
@@ -450,6 +450,17 @@ impl Leaving {
     /// The drain time is over: cuts what the member still has, unless it came back meanwhile.
     pub fn cut(&self) -> bool {
         self.member.cut_if_still_leaving(self.ticket)
+    }
+}
+
+// === impl Unavailable ===
+
+impl From<Unavailable> for Refusal {
+    fn from(why: Unavailable) -> Self {
+        match why {
+            Unavailable::NoMember | Unavailable::Retries => Self::NoMember,
+            Unavailable::Full => Self::Queue,
+        }
     }
 }
 

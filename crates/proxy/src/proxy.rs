@@ -22,20 +22,20 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access_log::AccessLog;
-use crate::budget::{Budget, Pressure};
+use crate::budget::{Budget, Pressure, units};
 use crate::changes::Changes;
 use crate::counters::ListenerTotals;
 use crate::engine::{Command, Room};
-use crate::listener::{Change, ListenError, ListenerConfig, ListenerId, ListenerState, Owner};
+use crate::identity::{ListenerId, Owner};
+use crate::listener::{Change, ListenError, ListenerConfig, ListenerState};
 use crate::monitor::{Counts, Monitors};
 use crate::pool::{HashKey, Leaving, MemberStatus};
 use crate::worker::Worker;
-use crate::{memory, overload, worker_check};
+use crate::{overload, worker_check};
 
 use closing::sweep;
 use handover::Adopted;
 pub use handover::Sockets;
-pub(crate) use handover::copy;
 use turns::Turns;
 
 mod handover;
@@ -132,7 +132,7 @@ impl Proxy {
         let files = config.files.map_or(files, |files| files.get() as u64);
         let (first, last) = local_port::range().unwrap_or(local_port::DEFAULT);
         let ports = u32::from(last) - u32::from(first) + 1;
-        let memory = config.memory.unwrap_or_else(memory::of_process);
+        let memory = config.memory.unwrap_or_else(units::of_process);
         let budget = Budget::with_memory(files, ports / 2, memory);
         let room = Room {
             // Half of it for pipes of two ends, half for spare sockets of two families.

@@ -13,11 +13,13 @@
 
 mod audit;
 mod daemon;
+mod etcd;
 mod identity;
 mod kubectl;
+mod ports;
 mod programs;
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +32,9 @@ pub use kubectl::Kubectl;
 pub use programs::{Program, Programs};
 
 use daemon::{Daemon, Place};
+use etcd::etcd_flags;
 use identity::Authority;
+use ports::Ports;
 
 /// A running control plane. Everything of it ends when it is dropped.
 pub struct Cluster {
@@ -109,13 +113,6 @@ pub enum ClusterError {
     /// etcd refused a request.
     #[error("etcd answered: {0}")]
     Etcd(String),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ports {
-    api_server: u16,
-    etcd: u16,
-    etcd_peer: u16,
 }
 
 /// How long a program may take to become ready. Seconds usually; test machines are busy.
@@ -293,52 +290,6 @@ impl Cluster {
         self.wait_until_ready().await
     }
 
-    /// Forgets the history of every object in the store, so that no watch can begin in the past
-    /// once the API server has been started again.
-    pub async fn compact(&self) -> Result<(), ClusterError> {
-        // The key only has to be valid: the answer's header names the revision.
-        let answer = self.etcd_request("range", r#"{"key": "AA=="}"#).await?;
-        let revision = answer["header"]["revision"]
-            .as_str()
-            .ok_or_else(|| ClusterError::Etcd(answer.to_string()))?
-            .to_owned();
-        let body = format!(r#"{{"revision": "{revision}", "physical": true}}"#);
-        self.etcd_request("compaction", &body).await.map(drop)
-    }
-
-    async fn etcd_request(
-        &self,
-        what: &str,
-        body: &str,
-    ) -> Result<serde_json::Value, ClusterError> {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        let failed = |source| ClusterError::Io {
-            what: "etcd can't be asked".to_owned(),
-            source,
-        };
-        let address = (Ipv4Addr::LOCALHOST, self.ports.etcd);
-        let mut stream = tokio::net::TcpStream::connect(address)
-            .await
-            .map_err(failed)?;
-        let request = format!(
-            "POST /v3/kv/{what} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: \
-            {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).await.map_err(failed)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.map_err(failed)?;
-        let refused = || ClusterError::Etcd(answer.clone());
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(refused)?;
-        let status = head.split(' ').nth(1);
-        let value = serde_json::from_str(body).map_err(|_| refused())?;
-        if status == Some("200") {
-            Ok(value)
-        } else {
-            Err(refused())
-        }
-    }
-
     async fn wait_until_ready(&self) -> Result<(), ClusterError> {
         let begun = Instant::now();
         loop {
@@ -465,57 +416,4 @@ fn server_url(options: &Options, ports: Ports) -> String {
         "https://{}",
         std::net::SocketAddr::new(host, ports.api_server)
     )
-}
-
-fn etcd_flags(place: &Path, ports: Ports) -> Vec<String> {
-    let client = format!("http://127.0.0.1:{}", ports.etcd);
-    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
-    [
-        ("data-dir", place.join("etcd").display().to_string()),
-        // What is lost with the machine is no loss.
-        ("unsafe-no-fsync", "true".to_owned()),
-        ("initial-cluster", format!("default={peer}")),
-        ("listen-client-urls", client.clone()),
-        ("advertise-client-urls", client),
-        ("listen-peer-urls", peer.clone()),
-        ("initial-advertise-peer-urls", peer),
-    ]
-    .into_iter()
-    .map(|(name, value)| format!("--{name}={value}"))
-    .collect()
-}
-
-// === impl Ports ===
-
-impl Ports {
-    fn free(bind: IpAddr) -> Result<Self, ClusterError> {
-        let listen = |address: IpAddr| {
-            TcpListener::bind((address, 0)).map_err(|source| ClusterError::Io {
-                what: format!("no free port on {address}"),
-                source,
-            })
-        };
-        // All at once, so that they differ.
-        let held = [
-            listen(bind)?,
-            listen(Ipv4Addr::LOCALHOST.into())?,
-            listen(Ipv4Addr::LOCALHOST.into())?,
-        ];
-        let mut ports = [0; 3];
-        for (port, listener) in ports.iter_mut().zip(&held) {
-            let address = listener.local_addr();
-            *port = address
-                .map_err(|source| ClusterError::Io {
-                    what: "a port has no number".to_owned(),
-                    source,
-                })?
-                .port();
-        }
-        let [api_server, etcd, etcd_peer] = ports;
-        Ok(Self {
-            api_server,
-            etcd,
-            etcd_peer,
-        })
-    }
 }

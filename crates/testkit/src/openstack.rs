@@ -12,9 +12,11 @@ mod fault;
 mod hand;
 mod keystone;
 mod listing;
+mod load_balancers;
 mod log;
 mod neutron;
 mod octavia;
+mod route;
 mod serve;
 mod settings;
 mod table;
@@ -31,8 +33,8 @@ use world::World;
 
 pub use fault::{CallInfo, Chaos, Fault, NoAnswer};
 pub use hand::Refusal;
+pub use load_balancers::Fate;
 pub use log::Call;
-pub use octavia::Fate;
 pub use serve::Served;
 pub use settings::{Logins, Quota, Settings, Settle};
 pub use wire::Service;
@@ -68,8 +70,10 @@ impl Sim {
 
     /// A world that begins differently.
     pub fn with(start: &Start) -> Self {
+        let mut world = World::new(start);
+        world.add_first_networks(start);
         Self {
-            world: Arc::new(Mutex::new(World::new(start))),
+            world: Arc::new(Mutex::new(world)),
             hook: Arc::default(),
         }
     }

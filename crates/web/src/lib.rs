@@ -18,6 +18,7 @@ mod events;
 pub mod guard;
 mod instance;
 pub mod metrics;
+mod options;
 mod page;
 mod places;
 mod routes;
@@ -27,4 +28,5 @@ mod texts;
 pub mod token;
 
 pub use instance::{Heartbeat, Instance, PlanError, Readiness, similar};
-pub use server::{Options, serve};
+pub use options::Options;
+pub use server::serve;

@@ -18,11 +18,9 @@ use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
 use crate::error::ApiError;
-use crate::guard::Names;
 use crate::places::{PlaceHold, Places};
 use crate::stall::Stall;
-use crate::token::TokenFile;
-use crate::{Instance, routes};
+use crate::{Instance, Options, routes};
 
 /// From the first byte (or the end of the last answer) to a whole request head. Also ends idle
 /// connections; longer than the usual pause between two scrapes.
@@ -36,15 +34,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// After a failed accept (no file descriptors left): time for something to be given back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The settings of the endpoint.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Names under which it answers beside `localhost` and IP addresses; see [`crate::guard`].
-    pub names: Names,
-    /// Where the token stands that opens what is beyond probes and metrics; `None`: all is open.
-    pub token: Option<TokenFile>,
-}
 
 /// Serves the admin endpoint until cancelled, then lets answers under way end. Never fails: a
 /// connection's trouble is its own.

@@ -6,9 +6,10 @@
 //!   10,000 Services, 10,000 EndpointSlices, 500 Nodes
 //! ```
 
-use std::collections::HashSet;
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+mod moves;
+mod objects;
+
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -20,9 +21,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::task::JoinSet;
 
+use super::distribution::distribution;
+use super::listening::listening;
 use super::proxy::{machine, process};
-use super::up::distribution;
 use crate::place::Place;
+use moves::Moves;
+use objects::{node, service, slice};
 
 /// Help of `bench cluster`.
 pub const HELP: &str = "\
@@ -188,126 +192,6 @@ async fn measure(
     controller.stop().await
 }
 
-/// Changes of the EndpointSlice of the first Service, by way of a `kubectl proxy`: one that is
-/// started for each change would take longer than what is measured.
-struct Moves {
-    /// Where the first Service is served.
-    service: SocketAddr,
-    api: SocketAddr,
-    /// Two members that answer with their name.
-    members: [Member; 2],
-    _proxy: Child,
-}
-
-struct Member {
-    address: SocketAddr,
-    name: u8,
-}
-
-impl Member {
-    /// Listens on this machine's own address: the API server takes no loopback addresses.
-    async fn start(name: u8) -> anyhow::Result<Self> {
-        let socket = UdpSocket::bind("0.0.0.0:0")?;
-        // Nothing is sent: it only shows from where it would be.
-        socket.connect("192.0.2.1:9")?;
-        let listener = tokio::net::TcpListener::bind((socket.local_addr()?.ip(), 0)).await?;
-        let address = listener.local_addr()?;
-        // Ends with the process.
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                // A receiver that is gone is not notified.
-                let _ = stream.write_all(&[name]).await;
-            }
-        });
-        Ok(Self { address, name })
-    }
-}
-
-impl Moves {
-    async fn prepare(cluster: &Cluster) -> anyhow::Result<Self> {
-        let service = cluster.kubectl().get(&["service", "web-0"]).await?;
-        let address = service.pointer("/status/loadBalancer/ingress/0/ip");
-        let address: IpAddr = address
-            .and_then(|ip| ip.as_str())
-            .context("the first Service has no address")?
-            .parse()?;
-        let api = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let proxy = Command::new(cluster.program(landfall_testkit::cluster::Program::Kubectl))
-            .args(["proxy", "--port", &api.port().to_string()])
-            .env("KUBECONFIG", cluster.admin())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        Ok(Self {
-            service: (address, 8080).into(),
-            api,
-            members: [Member::start(b'a').await?, Member::start(b'b').await?],
-            _proxy: proxy,
-        })
-    }
-
-    /// Times changes, each from when the API server has answered.
-    async fn time(&self, count: u32) -> anyhow::Result<Vec<Duration>> {
-        let mut took = Vec::new();
-        // The first ones wait for the proxy, and for the members to be there at all.
-        for number in 0..count + 2 {
-            let [a, b] = &self.members;
-            let member = if number % 2 == 0 { a } else { b };
-            let first = Instant::now();
-            while let Err(error) = self.patch(member).await {
-                if first.elapsed() > Duration::from_secs(10) {
-                    return Err(error);
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            let began = Instant::now();
-            while self.ask().await != Some(member.name) {
-                if began.elapsed() > TIMEOUT {
-                    bail!("traffic did not move");
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            if number >= 2 {
-                took.push(began.elapsed());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Ok(took)
-    }
-
-    /// Points the slice to a member.
-    async fn patch(&self, member: &Member) -> anyhow::Result<()> {
-        let (ip, port) = (member.address.ip(), member.address.port());
-        let body = format!(
-            "{{\"ports\":[{{\"name\":\"http\",\"port\":{port},\"protocol\":\"TCP\"}}],\
-             \"endpoints\":[{{\"addresses\":[\"{ip}\"],\"conditions\":{{\"ready\":true}}}}]}}"
-        );
-        let request = format!(
-            "PATCH /apis/discovery.k8s.io/v1/namespaces/default/endpointslices/web-0-1 HTTP/1.1\r\n\
-             Host: {}\r\nContent-Type: application/merge-patch+json\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n{body}",
-            self.api,
-            body.len()
-        );
-        let mut stream = tokio::net::TcpStream::connect(self.api).await?;
-        stream.write_all(request.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        let status = answer.lines().next().unwrap_or_default();
-        if !status.contains(" 200 ") {
-            bail!("the API server answered {status}");
-        }
-        Ok(())
-    }
-
-    /// Asks which member serves.
-    async fn ask(&self) -> Option<u8> {
-        let mut stream = tokio::net::TcpStream::connect(self.service).await.ok()?;
-        stream.read_u8().await.ok()
-    }
-}
-
 fn mib(bytes: f64) -> String {
     format!("{:.1} MiB", bytes / 1024.0 / 1024.0)
 }
@@ -373,65 +257,6 @@ async fn kubectl_in_parts(
         ended??;
     }
     Ok(())
-}
-
-fn service(number: u32, served: bool) -> String {
-    let class = if served {
-        "  loadBalancerClass: landfall.dev/local\n"
-    } else {
-        ""
-    };
-    format!(
-        "apiVersion: v1\nkind: Service\nmetadata:\n  name: web-{number}\n  labels: {{app: \
-         web-{number}, team: team-{team}}}\nspec:\n  type: LoadBalancer\n{class}  \
-         allocateLoadBalancerNodePorts: false\n  selector: {{app: web-{number}}}\n  ports:\n  \
-         - {{name: http, port: 8080, targetPort: 8000}}\n---\n",
-        team = number % 50
-    )
-}
-
-/// Three endpoints on three nodes; each generation has other addresses.
-fn slice(number: u32, generation: u8) -> String {
-    let mut text = format!(
-        "apiVersion: discovery.k8s.io/v1\n\
-        kind: EndpointSlice\n\
-        addressType: IPv4\n\
-        metadata:\n  \
-        name: web-{number}-1\n  \
-        labels: {{kubernetes.io/service-name: web-{number}}}\n\
-        ports:\n\
-        - {{name: http, port: 8000, protocol: TCP}}\n\
-        endpoints:\n"
-    );
-    for index in 0..3_u8 {
-        let [_, _, third, fourth] = number.to_be_bytes();
-        let address = Ipv4Addr::new(10, 100 + generation * 3 + index, third, fourth);
-        let node = (number + u32::from(index)) % 500;
-        let _ = writeln!(
-            text,
-            "- addresses: [{address}]\n  conditions: {{ready: true, serving: true, terminating: \
-             false}}\n  nodeName: node-{node}\n  targetRef: {{kind: Pod, namespace: default, name: \
-             web-{number}-{index}}}"
-        );
-    }
-    text + "---\n"
-}
-
-fn node(number: u32) -> String {
-    let [_, _, third, fourth] = number.to_be_bytes();
-    format!(
-        "apiVersion: v1\n\
-        kind: Node\n\
-        metadata:\n  \
-        name: node-{number}\n  \
-        labels: {{kubernetes.io/hostname: node-{number}, topology.kubernetes.io/zone: \
-        zone-{zone}}}\n\
-        status:\n  \
-        addresses: [{{type: InternalIP, address: 10.1.{third}.{fourth}}}]\n  \
-        conditions: [{{type: Ready, status: \"True\"}}]\n\
-        ---\n",
-        zone = number % 3
-    )
 }
 
 /// A running `landfall controller`.
@@ -514,26 +339,6 @@ impl Controller {
     }
 }
 
-/// How many addresses of a network (its first two octets) are listened on at a port.
-pub fn listening(network: [u8; 2], port: u16) -> std::io::Result<usize> {
-    let text = std::fs::read_to_string("/proc/net/tcp")?;
-    Ok(listeners(&text, network, port))
-}
-
-/// The same by what `/proc/net/tcp` says, where the octets of addresses stand in reverse order.
-fn listeners(text: &str, [first, second]: [u8; 2], port: u16) -> usize {
-    let (network, port) = (format!("{second:02X}{first:02X}"), format!("{port:04X}"));
-    let sockets = text.lines().filter_map(|line| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (local, state) = (fields.next()?, fields.nth(1)?);
-        let (address, at) = local.split_once(':')?;
-        let is_ours = state == "0A" && at == port && address.ends_with(&network);
-        is_ours.then_some(address)
-    });
-    // Each worker has a socket.
-    sockets.collect::<HashSet<_>>().len()
-}
-
 async fn is_ready(admin: SocketAddr) -> bool {
     let asked = async {
         let mut stream = tokio::net::TcpStream::connect(admin).await.ok()?;
@@ -544,22 +349,4 @@ async fn is_ready(admin: SocketAddr) -> bool {
         answer.split(' ').nth(1).map(|status| status == "200")
     };
     asked.await.unwrap_or(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listening_sockets_are_counted_by_address_and_only_those_of_the_pool() {
-        let text = "  sl  local_address rem_address   st tx_queue rx_queue\n   \
-                   0: 0100C07F:1F90 00000000:0000 0A 00000000:00000000\n   \
-                   1: 0100C07F:1F90 00000000:0000 0A 0:0\n   \
-                   2: 0200C07F:1F90 00000000:0000 0A 0:0\n   \
-                   3: 0300C07F:1F90 0100007F:9999 01 0:0\n   \
-                   4: 0100007F:1F90 00000000:0000 0A 0:0\n   \
-                   5: 0400C07F:0050 00000000:0000 0A 0:0\n";
-        assert_eq!(listeners(text, [127, 192], 8080), 2);
-        assert_eq!(listeners(text, [127, 192], 80), 1);
-    }
 }

@@ -14,7 +14,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 
-use super::cluster::listening;
+use super::distribution::distribution;
+use super::listening::listening;
 use super::proxy::{machine, process};
 use crate::place::Place;
 
@@ -155,19 +156,6 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
 )]
 fn pause(time: Duration) {
     std::thread::sleep(time);
-}
-
-/// The median, the 99th of a hundred, and the most, as text.
-pub fn distribution(mut took: Vec<Duration>) -> String {
-    took.sort_unstable();
-    let rank = |share: usize| took.get((took.len() * share).div_ceil(100).saturating_sub(1));
-    match (rank(50), rank(99), took.last()) {
-        (Some(median), Some(almost), Some(most)) => format!(
-            "p50 {median:.1?}, p99 {almost:.1?}, most {most:.1?} ({} of them)",
-            took.len()
-        ),
-        _ => "none".to_owned(),
-    }
 }
 
 fn mb(bytes: f64) -> String {
@@ -427,18 +415,5 @@ mod tests {
         assert!(args(6250, 2).validate_limit(Some(20_000)).is_ok());
         assert!(args(10_000, 1).validate_limit(Some(20_000)).is_ok());
         assert!(args(60_000, 64).validate_limit(None).is_ok());
-    }
-
-    #[test]
-    fn durations_are_told_by_their_middle_and_their_end() {
-        let all = (1..=200).map(Duration::from_millis).collect();
-        let expected = "p50 100.0ms, p99 198.0ms, most 200.0ms (200 of them)";
-        assert_eq!(distribution(all), expected);
-        let one = vec![Duration::from_millis(7)];
-        assert_eq!(
-            distribution(one),
-            "p50 7.0ms, p99 7.0ms, most 7.0ms (1 of them)"
-        );
-        assert_eq!(distribution(Vec::new()), "none");
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use tokio::process::Command;
 
 use super::elf::Elf;
-use crate::ci::cargo;
+use crate::cargo::cargo;
 use crate::place::Place;
 use crate::stage::{self, Stages};
 

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
+use super::read::SIZE_LIMIT;
 use super::*;
 
 const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n";

@@ -65,19 +65,6 @@ fn standard_input_can_be_checked() {
     );
 }
 
-#[test]
-fn looks_that_take_long_come_less_often_but_come() {
-    let milliseconds = Duration::from_millis;
-    assert_eq!(routine(true, milliseconds(1)), ROUTINE);
-    assert_eq!(routine(true, milliseconds(20)), Duration::from_secs(40));
-    assert_eq!(routine(true, milliseconds(5_000)), ROUTINE_LONGEST);
-    assert_eq!(routine(false, milliseconds(1)), ROUTINE_UNWATCHED);
-    assert_eq!(
-        routine(false, milliseconds(5_000)),
-        ROUTINE_LONGEST_UNWATCHED
-    );
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_changed_is_read_at_once_when_a_look_is_asked_for() {
     let home = tempfile::tempdir().unwrap();
@@ -89,7 +76,7 @@ async fn what_changed_is_read_at_once_when_a_look_is_asked_for() {
     };
     let (mut manifests, _store) = Manifests::open(options).unwrap();
     // Changes are noticed by nothing but the routine.
-    manifests.eyes.watcher = None;
+    manifests.scanner.watcher = None;
     manifests.hints = None;
     let asked = Arc::new(Notify::new());
     let (sender, mut facts) = mpsc::channel(1);
@@ -120,7 +107,7 @@ async fn an_edit_is_told_while_the_disk_is_busy() {
         ..Options::default()
     };
     let (mut manifests, store) = Manifests::open(options).unwrap();
-    manifests.eyes.watcher = None;
+    manifests.scanner.watcher = None;
     manifests.hints = None;
     let asked = Arc::new(Notify::new());
     let (sender, mut facts) = mpsc::channel(1);

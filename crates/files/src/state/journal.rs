@@ -15,21 +15,19 @@
 //! After a failed write the file is cut back to its last conclusion. After a failed sync it is
 //! unknown what is on the disk, so the next commit rewrites everything.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io;
+mod format;
+mod pen;
+mod read;
 
-use landfall_model::ServiceKey;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::io;
 
 use super::entry::{Entry, Key};
 use super::folder::{Folder, OpenFile, Print};
-
-/// The format of the journal.
-pub(crate) const FORMAT: u64 = 2;
+pub(crate) use format::FORMAT;
+use format::{End, header};
+use pen::BatchWriter;
+pub(crate) use read::{Corruption, Reading, read};
 
 /// The file.
 pub(crate) const JOURNAL: &str = "state.journal";
@@ -48,9 +46,6 @@ const COMPACT_FROM: u64 = 1024 * 1024;
 
 /// So many times what counts in it may a journal measure.
 const COMPACT_AT: u64 = 3;
-
-/// Lines are handed to the disk in parts of this size.
-const PART: usize = 256 * 1024;
 
 /// An open journal. Everything in it is on the disk.
 #[derive(Debug)]
@@ -75,14 +70,6 @@ struct Kept {
     size: u64,
 }
 
-/// The end of what is on the disk for certain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct End {
-    place: u64,
-    commits: u64,
-    digest: [u8; 32],
-}
-
 /// The file beyond its end.
 #[derive(Debug)]
 enum Tail {
@@ -103,58 +90,6 @@ pub(crate) struct Fault {
     pub(crate) file: &'static str,
     pub(crate) what: &'static str,
     pub(crate) source: io::Error,
-}
-
-/// What a journal says.
-#[derive(Debug)]
-pub(crate) struct Reading<'a> {
-    /// The newest line of every name.
-    pub(crate) lines: BTreeMap<Key, &'a str>,
-    /// What the first line says of the file that this one took the place of.
-    pub(crate) migrated: Option<String>,
-    /// Bytes at the end that were interrupted.
-    pub(crate) interrupted: u64,
-    end: End,
-}
-
-/// Why a journal can't be understood.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Corruption {
-    /// It was written by something newer.
-    Format(u64),
-    /// It is not as it was written.
-    Broken(String),
-}
-
-#[derive(Serialize, Deserialize)]
-struct Header<'a> {
-    landfall: Cow<'a, str>,
-    format: u64,
-    /// Identifies the journal, so that none can seem to go on in what is left of another one.
-    #[serde(default)]
-    written: Option<jiff::Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    migrated: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct BatchEnd<'a> {
-    commit: u64,
-    #[serde(borrow)]
-    sha256: Cow<'a, str>,
-}
-
-/// A line, as far as it must be understood to find the newest of each name.
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(default)]
-    service: Option<ServiceKey>,
-    #[serde(borrow, default)]
-    pool: Option<Cow<'a, str>>,
-    #[serde(default)]
-    gone: bool,
-    #[serde(default)]
-    object: Option<IgnoredAny>,
 }
 
 // === impl Journal ===
@@ -417,227 +352,4 @@ impl Journal {
 
 fn fault(file: &'static str, what: &'static str) -> impl Fn(io::Error) -> Fault {
     move |source| Fault { file, what, source }
-}
-
-fn header(migrated: Option<String>) -> String {
-    let header = Header {
-        landfall: "state".into(),
-        format: FORMAT,
-        written: Some(jiff::Timestamp::now()),
-        migrated,
-    };
-    // Two texts, a number and a time always have a JSON form.
-    serde_json::to_string(&header).unwrap_or_default()
-}
-
-// === impl BatchWriter ===
-
-/// Writes one batch from a place on.
-struct BatchWriter<'a> {
-    medium: &'a mut dyn OpenFile,
-    digest: Sha256,
-    commits: u64,
-    place: u64,
-    waiting: Vec<u8>,
-}
-
-impl<'a> BatchWriter<'a> {
-    fn new(medium: &'a mut dyn OpenFile, end: End) -> Self {
-        Self {
-            medium,
-            digest: begin(&end),
-            commits: end.commits + 1,
-            place: end.place,
-            waiting: Vec::new(),
-        }
-    }
-
-    /// Writes a line, and returns its size.
-    fn line(&mut self, text: &str) -> io::Result<u64> {
-        let start = self.waiting.len();
-        self.waiting.extend_from_slice(text.as_bytes());
-        self.waiting.push(b'\n');
-        self.digest
-            .update(self.waiting.get(start..).unwrap_or_default());
-        if self.waiting.len() >= PART {
-            self.flush()?;
-        }
-        Ok(text.len() as u64 + 1)
-    }
-
-    /// Writes the line that makes the batch count.
-    fn conclude(mut self) -> io::Result<End> {
-        let digest: [u8; 32] = self.digest.clone().finalize().into();
-        let conclusion = BatchEnd {
-            commit: self.commits,
-            sha256: shown(&digest).into(),
-        };
-        let text = serde_json::to_string(&conclusion)?;
-        self.waiting.extend_from_slice(text.as_bytes());
-        self.waiting.push(b'\n');
-        self.flush()?;
-        Ok(End {
-            place: self.place,
-            commits: self.commits,
-            digest,
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let mut rest = self.waiting.as_slice();
-        while !rest.is_empty() {
-            let written = match self.medium.write_at(rest, self.place) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            self.place += written as u64;
-            rest = rest.get(written..).unwrap_or_default();
-        }
-        self.waiting.clear();
-        Ok(())
-    }
-}
-
-/// The digest of a batch, before its lines: it depends on all that stands before it in the file.
-fn begin(end: &End) -> Sha256 {
-    let mut digest = Sha256::new();
-    digest.update(end.digest);
-    digest.update((end.commits + 1).to_le_bytes());
-    digest
-}
-
-/// The first half of a digest is enough for people and for accidents.
-fn shown(digest: &[u8; 32]) -> String {
-    let mut text = String::with_capacity(32);
-    for byte in digest.iter().take(16) {
-        // Writing into a text can't fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-// === reading ===
-
-/// Reads a journal. Pure.
-pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Corruption> {
-    let first = bytes.split(|byte| *byte == b'\n').next();
-    let header: Header<'_> =
-        serde_json::from_slice(first.unwrap_or_default()).map_err(|error| {
-            Corruption::Broken(format!(
-                "the first line is not that of a journal: \
-                                                {error}"
-            ))
-        })?;
-    if header.format != FORMAT {
-        return Err(Corruption::Format(header.format));
-    }
-    let mut reading = Reading {
-        lines: BTreeMap::new(),
-        migrated: header.migrated,
-        interrupted: 0,
-        end: End::default(),
-    };
-    let mut start = 0;
-    while let Some(batch) = Batch::next(bytes, start, &reading.end) {
-        let skipped = usize::from(start == 0);
-        for line in batch.lines.iter().skip(skipped) {
-            let (key, object) = understand(line).map_err(Corruption::Broken)?;
-            match object {
-                Some(text) => reading.lines.insert(key, text),
-                None => reading.lines.remove(&key),
-            };
-        }
-        reading.end = batch.end;
-        start = usize::try_from(batch.end.place).unwrap_or(usize::MAX);
-    }
-    let tail = bytes.get(start..).unwrap_or_default();
-    if start == 0 {
-        let why = "the first batch is incomplete";
-        return Err(Corruption::Broken(why.to_owned()));
-    }
-    if let Some(why) = why_not_interrupted(tail, reading.end.commits) {
-        return Err(Corruption::Broken(format!("{why} (from byte {start} on)")));
-    }
-    reading.interrupted = tail.len() as u64;
-    Ok(reading)
-}
-
-/// One batch that is complete.
-struct Batch<'a> {
-    lines: Vec<&'a str>,
-    end: End,
-}
-
-impl<'a> Batch<'a> {
-    fn next(bytes: &'a [u8], start: usize, before: &End) -> Option<Self> {
-        let mut lines = Vec::new();
-        let mut place = start;
-        for line in whole_lines(bytes.get(start..)?) {
-            let after = place + line.len() + 1;
-            let text = std::str::from_utf8(line).ok()?;
-            if let Some(conclusion) = conclusion(line) {
-                let mut digest = begin(before);
-                digest.update(bytes.get(start..place)?);
-                let digest: [u8; 32] = digest.finalize().into();
-                let is_whole =
-                    conclusion.commit == before.commits + 1 && conclusion.sha256 == shown(&digest);
-                let end = End {
-                    place: after as u64,
-                    commits: conclusion.commit,
-                    digest,
-                };
-                return is_whole.then_some(Self { lines, end });
-            }
-            lines.push(text);
-            place = after;
-        }
-        None
-    }
-}
-
-/// Lines that end.
-fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes
-        .split_inclusive(|byte| *byte == b'\n')
-        .filter_map(|line| line.strip_suffix(b"\n"))
-}
-
-fn conclusion(line: &[u8]) -> Option<BatchEnd<'_>> {
-    // Names and objects stand in lines that begin otherwise.
-    line.starts_with(b"{\"commit\":")
-        .then(|| serde_json::from_slice(line).ok())?
-}
-
-/// Why the end of a file is not simply a batch that was interrupted: then something that counted
-/// may be lost in it.
-fn why_not_interrupted(tail: &[u8], commits: u64) -> Option<&'static str> {
-    let mut is_json = true;
-    for line in whole_lines(tail) {
-        if let Some(conclusion) = conclusion(line) {
-            if conclusion.commit > commits + 1 {
-                return Some("it is damaged in the middle");
-            }
-            if conclusion.commit == commits + 1 && is_json {
-                return Some("it was changed after it was written");
-            }
-        }
-        is_json &= serde_json::from_slice::<IgnoredAny>(line).is_ok();
-    }
-    None
-}
-
-fn understand(text: &str) -> Result<(Key, Option<&str>), String> {
-    let line: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let key = match (line.service, line.pool) {
-        (Some(service), None) => Some(Key::Service(service)),
-        (None, Some(pool)) => Some(Key::Pool(pool.into_owned())),
-        _ => None,
-    };
-    let key = key.ok_or_else(|| format!("a line has an unknown subject: {text}"))?;
-    if !line.gone && line.object.is_none() {
-        return Err(format!("a line has no object: {text}"));
-    }
-    Ok((key, (!line.gone).then_some(text)))
 }

@@ -7,7 +7,8 @@
     expect(dead_code, reason = "for tests alone, here and elsewhere")
 )]
 
-use std::collections::BTreeMap;
+mod disk;
+
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::folder::{Folder, OpenFile, Print};
 use super::{Remembered, StateDir, StateError};
+use disk::{Content, Disk, Kind, Operation, apply};
 
 /// What happens at one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,39 +43,6 @@ pub(crate) struct Sim {
     life: u64,
     /// The power was cut.
     off: Arc<Notify>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Disk {
-    files: Vec<Content>,
-    /// Which file has which name, on the disk and as it seems.
-    durable: BTreeMap<String, usize>,
-    names: BTreeMap<String, usize>,
-    trouble: Option<(usize, SimFault)>,
-    done: usize,
-    is_full: bool,
-    is_off: bool,
-    /// The process that may use it.
-    life: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Content {
-    durable: Vec<u8>,
-    pending: Vec<Operation>,
-}
-
-#[derive(Clone, Debug)]
-struct Operation {
-    kind: Kind,
-    /// A sync has failed to keep it, and no later one will.
-    is_forgotten: bool,
-}
-
-#[derive(Clone, Debug)]
-enum Kind {
-    Write(u64, Vec<u8>),
-    Cut(u64),
 }
 
 #[derive(Debug)]
@@ -453,70 +422,4 @@ impl OpenFile for Handle {
             Ok(())
         })
     }
-}
-
-// === impl Disk ===
-
-impl Disk {
-    fn print(&self, file: usize) -> Option<Print> {
-        let length = self.files.get(file)?.seen().len();
-        Some((0, file as u64, length as u64))
-    }
-
-    /// The disk after a power cut of which so much of what was not synced is left.
-    fn after(&self, keeps_names: bool, left: impl Fn(&Content) -> Vec<Operation>) -> Self {
-        let files = self.files.iter().map(|file| Content {
-            durable: apply(&file.durable, &left(file)),
-            pending: Vec::new(),
-        });
-        let names = if keeps_names {
-            &self.names
-        } else {
-            &self.durable
-        };
-        Self {
-            files: files.collect(),
-            durable: names.clone(),
-            names: names.clone(),
-            ..Self::default()
-        }
-    }
-}
-
-// === impl Content ===
-
-impl Content {
-    fn seen(&self) -> Vec<u8> {
-        apply(&self.durable, &self.pending)
-    }
-
-    /// All that is pending, the last write of it changed.
-    fn with_last(&self, change: impl FnOnce(&mut Vec<u8>)) -> Vec<Operation> {
-        let mut pending = self.pending.clone();
-        if let Some(Operation {
-            kind: Kind::Write(_, bytes),
-            ..
-        }) = pending.last_mut()
-        {
-            change(bytes);
-        }
-        pending
-    }
-}
-
-fn apply(durable: &[u8], operations: &[Operation]) -> Vec<u8> {
-    let mut bytes = durable.to_vec();
-    for operation in operations {
-        match &operation.kind {
-            Kind::Write(place, text) => {
-                let place = usize::try_from(*place).unwrap();
-                if bytes.len() < place + text.len() {
-                    bytes.resize(place + text.len(), 0);
-                }
-                bytes[place..place + text.len()].copy_from_slice(text);
-            }
-            Kind::Cut(length) => bytes.resize(usize::try_from(*length).unwrap(), 0),
-        }
-    }
-    bytes
 }

@@ -189,10 +189,10 @@ fn row_14_a_change_to_a_taken_address_keeps_the_old_one() {
     let refusal = proposal.unmet.unwrap();
     assert_eq!(
         refusal,
-        Refusal::AddressTaken {
+        Refusal::Conflict(Conflict::AddressTaken {
             address: ip("10.0.0.6"),
             holder: service("other")
-        }
+        })
     );
     assert_eq!(refusal.to_string(), "10.0.0.6 is held by default/other");
 }

@@ -34,11 +34,11 @@ fn row_27_services_with_one_key_and_one_port_get_different_addresses() {
         .unwrap_err();
     assert_eq!(
         refusal,
-        Refusal::SharingPortsClash {
+        Refusal::Conflict(Conflict::SharingPortsClash {
             address: ip("10.0.0.0"),
             holder: service("x"),
             ports: crate::testing::tcp(&[80]).into_iter().collect(),
-        }
+        })
     );
 }
 
@@ -87,7 +87,10 @@ fn row_31_who_turns_local_alone_loses_the_shared_address_until_the_other_follows
     };
     assert_eq!(from, ips("10.0.0.1"));
     assert!(
-        matches!(refusal, Refusal::SharingBackendDiffers { .. }),
+        matches!(
+            refusal,
+            Refusal::Conflict(Conflict::SharingBackendDiffers { .. })
+        ),
         "{refusal:?}"
     );
     assert_eq!(allocator.holds(&first()), ips("10.0.0.1"));
@@ -119,13 +122,13 @@ fn local_without_a_selector_shares_neither_with_cluster_nor_with_its_like() {
     let asking = svc("y").key("k").ports(&[82]).local("");
     assert!(matches!(
         allocator.propose(&asking.clone().asks("10.0.0.0")),
-        Err(Refusal::SharingBackendDiffers { .. })
+        Err(Refusal::Conflict(Conflict::SharingBackendDiffers { .. }))
     ));
     assert_eq!(
         allocator.propose(&asking.asks("10.0.0.1")),
-        Err(Refusal::SharingNeedsSelector {
+        Err(Refusal::Conflict(Conflict::SharingNeedsSelector {
             address: ip("10.0.0.1"),
             holder: service("x")
-        })
+        }))
     );
 }

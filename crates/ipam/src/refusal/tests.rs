@@ -1,6 +1,7 @@
 use landfall_model::Severity;
 
 use super::*;
+use crate::sharing::{BackendKey, SharingKey};
 use crate::testing::{ip, ips, name, svc, tcp};
 
 fn one_of_each() -> Vec<Refusal> {
@@ -47,33 +48,33 @@ fn one_of_each() -> Vec<Refusal> {
             address,
             pool: pool(),
         },
-        Refusal::AddressTaken {
+        Refusal::Conflict(Conflict::AddressTaken {
             address,
             holder: holder(),
-        },
-        Refusal::AddressOfOthers { address },
-        Refusal::SharingWithOthersClashes { address },
-        Refusal::SharingKeyDiffers {
+        }),
+        Refusal::Conflict(Conflict::AddressOfOthers { address }),
+        Refusal::Conflict(Conflict::SharingWithOthersClashes { address }),
+        Refusal::Conflict(Conflict::SharingKeyDiffers {
             address,
             holder: holder(),
             holder_key: None,
             key: key(),
-        },
-        Refusal::SharingBackendDiffers {
+        }),
+        Refusal::Conflict(Conflict::SharingBackendDiffers {
             address,
             holder: holder(),
             holder_backend: BackendKey::Cluster,
             backend: svc("x").local("app=web").claimant.terms.backend.clone(),
-        },
-        Refusal::SharingNeedsSelector {
+        }),
+        Refusal::Conflict(Conflict::SharingNeedsSelector {
             address,
             holder: holder(),
-        },
-        Refusal::SharingPortsClash {
+        }),
+        Refusal::Conflict(Conflict::SharingPortsClash {
             address,
             holder: holder(),
             ports: tcp(&[80, 443]).into_iter().collect(),
-        },
+        }),
         Refusal::PoolFull {
             pool: pool(),
             family: Family::V4,
@@ -153,7 +154,7 @@ fn whoever_is_in_the_way_is_named_unless_it_is_of_another_namespace() {
 fn ports_that_clash_are_listed() {
     let clash = one_of_each()
         .into_iter()
-        .find(|r| matches!(r, Refusal::SharingPortsClash { .. }));
+        .find(|r| matches!(r, Refusal::Conflict(Conflict::SharingPortsClash { .. })));
     assert_eq!(
         clash.unwrap().to_string(),
         "10.0.0.1 is held by shop/web with the same sharing key, and both use 80/TCP, 443/TCP"
@@ -164,7 +165,7 @@ fn ports_that_clash_are_listed() {
 fn differing_backends_are_both_told() {
     let differs = one_of_each()
         .into_iter()
-        .find(|r| matches!(r, Refusal::SharingBackendDiffers { .. }));
+        .find(|r| matches!(r, Refusal::Conflict(Conflict::SharingBackendDiffers { .. })));
     assert_eq!(
         differs.unwrap().to_string(),
         "10.0.0.1 is held by shop/web with the same sharing key, whose traffic policy is Cluster \

@@ -9,9 +9,9 @@ use landfall_model::Uid;
 
 use super::sources::Source;
 use super::{Budget, Namespace, Resource, ServiceCounts};
-use crate::access_log::Failures;
 use crate::admission::{Counts, Decision, Excess};
 use crate::clients::source_of;
+use crate::failures::Failures;
 
 /// What one Service holds.
 #[derive(Debug)]

@@ -12,15 +12,16 @@ use landfall_sys::epoll::Watch;
 use landfall_sys::stream::Stream;
 
 use super::connection::Connection;
+use super::copies::{Copies, copy};
 use super::pump::would_block;
 use super::slab::Key;
-use super::{Command, Copies, Engine, Subject, client_token, place_of, tasks};
+use super::{Command, Engine, Subject, client_token, place_of, tasks};
 use crate::budget::Cost;
 use crate::counters::Refusal;
 use crate::http::Front;
+use crate::identity::ListenerId;
 use crate::inbound::Inbound;
-use crate::listener::{ListenerId, ListenerState, Place};
-use crate::proxy::copy;
+use crate::listener::{ListenerState, Place};
 use crate::shortage::Shortage;
 
 /// How many connections one listener may accept before other events have their turn.

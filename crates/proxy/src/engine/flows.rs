@@ -25,12 +25,13 @@ use landfall_model::Protocol;
 use landfall_sys::datagram::{self, Batch};
 use landfall_sys::epoll::Watch;
 
+use super::copies::{Copies, copy};
 use super::pump::would_block;
 use super::slab::{Key, Slab};
 use super::wheel::Wheel;
-use super::{Copies, Subject, Tools};
-use crate::listener::{ListenerId, ListenerState};
-use crate::proxy::copy;
+use super::{Subject, Tools};
+use crate::identity::ListenerId;
+use crate::listener::ListenerState;
 use crate::proxy_protocol::{Origin, Parsed};
 use crate::recency::Recency;
 

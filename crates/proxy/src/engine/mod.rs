@@ -23,6 +23,7 @@
 
 mod accept;
 mod connection;
+mod copies;
 mod flows;
 mod lists;
 mod member_socket;
@@ -37,7 +38,6 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -50,6 +50,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::accept::Acceptor;
 use self::connection::{Connection, End, Step};
+use self::copies::Copies;
 use self::flows::Flows;
 use self::lists::Lists;
 use self::member_socket::MemberSockets;
@@ -57,7 +58,8 @@ use self::pipes::Pipes;
 use self::proxy_header::ProxyHeaderReader;
 use self::slab::{Key, Slab};
 use self::wheel::Wheel;
-use crate::listener::{ListenerId, ListenerState};
+use crate::identity::ListenerId;
+use crate::listener::ListenerState;
 use crate::pool::{Lease, Unavailable};
 
 /// After this many passes without a pause, the runtime's other tasks have a turn.
@@ -101,9 +103,6 @@ pub(crate) enum Command {
     /// End everything and return.
     Stop,
 }
-
-/// Copies of the sockets of listeners.
-pub(crate) type Copies = Vec<(ListenerId, io::Result<OwnedFd>)>;
 
 /// The engine of one worker.
 pub(crate) struct Engine {

@@ -11,7 +11,8 @@ use std::task::{Context, Poll, ready};
 use landfall_sys::clock::coarse_millis;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::memory::{MemoryHold, MemoryOwner, UNIT};
+use crate::budget::units::UNIT;
+use crate::memory::{MemoryHold, MemoryOwner};
 
 /// Size of a buffer: fits nearly every head, and a TLS record.
 const SMALL: usize = UNIT;

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::h2::pace::{Pace, Paced};
+use super::pace::{Pace, Paced};
 use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
 use crate::memory::ConnectionMemory;
@@ -345,7 +345,7 @@ impl SilenceTimer {
 mod tests {
     use std::future::poll_fn;
 
-    use super::super::h2::pace::MAX_FRAMES;
+    use super::super::pace::MAX_FRAMES;
     use super::*;
 
     type Polled = Poll<Option<Result<Frame<Paced>, BodyFailed>>>;

@@ -322,7 +322,8 @@ mod tests {
 
     use super::*;
     use crate::budget::Budget;
-    use crate::listener::{ListenerConfig, ListenerId, Owner};
+    use crate::identity::{ListenerId, Owner};
+    use crate::listener::ListenerConfig;
 
     #[tokio::test]
     async fn connections_that_are_only_kept_make_room() {

@@ -19,7 +19,8 @@ use super::h1::response::ResponseHead;
 use super::refusal::Refusal;
 use super::*;
 use crate::changes::Changes;
-use crate::listener::{ListenerConfig, ListenerId, ListenerState, Owner};
+use crate::identity::{ListenerId, Owner};
+use crate::listener::{ListenerConfig, ListenerState};
 use landfall_testkit::fuzz::{Random, Seeds, run};
 
 /// Longer than any connection may take that no member serves.

@@ -19,6 +19,7 @@ mod fuzz;
 mod h1;
 mod h2;
 mod over_http2;
+mod pace;
 mod record;
 mod redirect;
 mod refusal;
@@ -85,7 +86,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::listener::{ListenerConfig, ListenerId, ListenerState, Owner};
+    use crate::identity::{ListenerId, Owner};
+    use crate::listener::{ListenerConfig, ListenerState};
 
     #[tokio::test]
     async fn an_idle_connection_takes_little_memory() {

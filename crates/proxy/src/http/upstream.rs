@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) use self::links::{Link, Links, NoLink, STREAM_WINDOW};
+pub(super) use self::links::{Link, Links, NoLink};
 use crate::budget::{Account, Extra};
 use crate::tls::{MemberStream, TowardMembers};
 

@@ -12,7 +12,7 @@ use landfall_model::Uid;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::listener::Owner;
+use crate::identity::Owner;
 
 /// A namespace may hold this many times what it leaves to others.
 const NAMESPACE: usize = 3;

@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 
 use super::{Proxy, lock};
 use crate::engine::Command;
-use crate::listener::{ListenerId, ListenerState};
+use crate::identity::ListenerId;
+use crate::listener::ListenerState;
 use crate::worker::Worker;
 
 impl Proxy {

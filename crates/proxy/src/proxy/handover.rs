@@ -3,19 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
-use std::num::NonZeroU16;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use landfall_model::Protocol;
-use landfall_model::listener::ListenerKey;
 use socket2::SockRef;
 
 use super::{Proxy, lock};
 use crate::budget::ReservedDescriptors;
 use crate::engine::Command;
-use crate::listener::ListenerId;
+use crate::identity::ListenerId;
 
 /// Sockets of listeners, by what they listen on.
 pub type Sockets = BTreeMap<ListenerId, Vec<OwnedFd>>;
@@ -106,22 +103,4 @@ fn fits(id: ListenerId, socket: &OwnedFd) -> bool {
         Protocol::Sctp => false,
     };
     listens && at == Some(id.socket_address())
-}
-
-/// Copies one socket of a listener.
-pub(crate) fn copy(id: ListenerId, socket: impl AsFd) -> (ListenerId, io::Result<OwnedFd>) {
-    (id, socket.as_fd().try_clone_to_owned())
-}
-
-// === impl ListenerId ===
-
-impl ListenerId {
-    /// What a socket of this address and protocol listens on; `None` for port 0.
-    pub fn of(address: SocketAddr, protocol: Protocol) -> Option<Self> {
-        let port = NonZeroU16::new(address.port())?;
-        Some(Self {
-            address: address.ip(),
-            key: ListenerKey { protocol, port },
-        })
-    }
 }

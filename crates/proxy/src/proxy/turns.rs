@@ -6,7 +6,7 @@ use tokio::sync::{
     Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 
-use crate::listener::ListenerId;
+use crate::identity::ListenerId;
 
 /// So many listeners are changed at the same time at most.
 const TURNS: usize = 64;

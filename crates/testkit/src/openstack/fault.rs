@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::clock::Dice;
-use super::octavia::Fate;
+use super::load_balancers::Fate;
 use super::wire::Service;
 
 /// What a fault is decided on.

@@ -9,7 +9,8 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::Sim;
-use super::octavia::{Fate, full};
+use super::load_balancers::Fate;
+use super::octavia::full;
 use super::wire::{Ask, Row, Service, parse_query, text};
 use super::world::World;
 

@@ -1,11 +1,11 @@
 //! Octavia: load balancers and all below, with the server's rules.
 
 mod balancer;
+mod child;
 mod graph;
 mod listener;
 mod lock;
 mod member;
-mod model;
 mod monitor;
 mod ovn;
 mod pool;
@@ -19,8 +19,6 @@ use serde_json::{Value, json};
 use super::wire::{Ask, Handled, Reply, Service};
 use super::world::World;
 
-pub use model::Fate;
-pub(super) use model::{Balancer, Listener, Monitor, Pool};
 pub(super) use show::{full, full_pool};
 
 /// The versions document: every minor version up to the highest.

@@ -1,22 +1,18 @@
-//! The whole simulated cloud as one value, and the way of a request through it. No sockets, no
-//! waiting.
+//! The whole simulated cloud as one value. No sockets, no waiting.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
-use bytes::Bytes;
-use http::Method;
 use ipnet::IpNet;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::clock::{Clock, Dice};
+use super::load_balancers::{Balancer, Fate, Listener, Monitor, Pool};
 use super::log::Call;
-use super::octavia::{Balancer, Fate, Listener, Monitor, Pool};
 use super::settings::Settings;
 use super::table::Table;
-use super::wire::{Ask, Handled, Reply, Row, Service, parse_query, text};
-use super::{barbican, keystone, neutron, octavia};
+use super::wire::{Row, Service, text};
 
 /// What decides how a locked load balancer ends: the write ("create", "update", "delete",
 /// "listener", ...) and the load balancer's id.
@@ -91,7 +87,7 @@ impl World {
     pub fn new(start: &Start) -> Self {
         let mut dice = Dice::new(start.seed);
         let project = dice.uuid().replace('-', "");
-        let mut world = Self {
+        Self {
             settings: Settings::default(),
             clock: Clock::new(start.epoch),
             dice,
@@ -130,13 +126,7 @@ impl World {
             foreign: BTreeSet::new(),
             log: Vec::new(),
             forgotten: 0,
-        };
-        world.external_network = world.add_network("ext", true);
-        world.external_subnet =
-            world.add_subnet(&world.external_network.clone(), "ext4", start.external, &[]);
-        world.network = world.add_network("net1", false);
-        world.subnet = world.add_subnet(&world.network.clone(), "sub4", start.tenant, &[]);
-        world
+        }
     }
 
     /// Which service an URL is for, and the length of its base.
@@ -153,76 +143,6 @@ impl World {
         hits.max_by_key(|(_, length)| *length)
     }
 
-    /// Answers a request as it came in.
-    pub fn handle(&mut self, request: &http::Request<Bytes>, url: &str) -> Reply {
-        self.settle_due();
-        let Some((service, base)) = self.service_of(url) else {
-            return Reply::empty(404);
-        };
-        let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        let header = |name: &str| request.headers().get(name)?.to_str().ok();
-        let body = request.body();
-        if body.len() > self.settings.body_limit {
-            return too_large();
-        }
-        let token = header("x-auth-token");
-        let parts = path.get(base..).unwrap_or_default().split('/');
-        let mut ask = Ask {
-            method: request.method(),
-            path: parts.filter(|part| !part.is_empty()).collect(),
-            query: parse_query(query),
-            body: Value::Null,
-            token,
-            if_match: header("if-match"),
-            project: String::new(),
-            url: path.to_owned(),
-        };
-        if let Some(answer) = self.answer_open(service, &ask) {
-            return answer;
-        }
-        if service != Service::Identity {
-            let known = token.and_then(|token| self.tokens.get(token));
-            match known {
-                Some((until, project)) if *until > Instant::now() => {
-                    ask.project.clone_from(project);
-                }
-                _ => return keystone::unauthorized(),
-            }
-        }
-        if !body.is_empty() {
-            match serde_json::from_slice(body) {
-                Ok(value) => ask.body = value,
-                Err(error) => return broken_body(service, &error),
-            }
-        }
-        let handled = self.dispatch(service, &ask);
-        handled.unwrap_or_else(|refusal| refusal)
-    }
-
-    /// What needs no token: the versions documents.
-    fn answer_open(&self, service: Service, ask: &Ask<'_>) -> Option<Reply> {
-        let root = ask.method == Method::GET;
-        match service {
-            Service::Identity if root && ask.path.len() < 2 => {
-                Some(keystone::versions(self, ask.path.first().copied()))
-            }
-            Service::LoadBalancer if root && ask.path.is_empty() => Some(octavia::versions(self)),
-            Service::Network if root && ask.path.is_empty() => Some(neutron::versions(self)),
-            Service::KeyManager if root && ask.path.is_empty() => Some(barbican::versions(self)),
-            _ => None,
-        }
-    }
-
-    /// Hands the request to its service, the token being good.
-    pub fn dispatch(&mut self, service: Service, ask: &Ask<'_>) -> Handled {
-        match service {
-            Service::Identity => keystone::handle(self, ask),
-            Service::Network => neutron::handle(self, ask),
-            Service::LoadBalancer => octavia::handle(self, ask),
-            Service::KeyManager => barbican::handle(self, ask),
-        }
-    }
-
     pub fn base(&self, service: Service) -> &str {
         let found = self.bases.iter().find(|(of, _)| *of == service);
         found.map_or("", |(_, base)| base)
@@ -237,30 +157,5 @@ impl World {
     /// Whether objects of that project are ours to see.
     pub fn visible(row: &Row, project: &str) -> bool {
         text(row, "project_id") == project || row.get("shared") == Some(&Value::Bool(true))
-    }
-}
-
-fn too_large() -> Reply {
-    // oslo.middleware answers by webob, as a page.
-    let page =
-        b"<html>\n <head>\n  <title>413 Request Entity Too Large</title>\n </head>\n</html>\n";
-    Reply {
-        status: 413,
-        body: Bytes::from_static(page),
-        headers: vec![("content-type", "text/html; charset=UTF-8".to_owned())],
-    }
-}
-
-fn broken_body(service: Service, error: &serde_json::Error) -> Reply {
-    match service {
-        Service::LoadBalancer => Reply::balancer(400, "Request is not in valid JSON format"),
-        Service::Network => Reply::network(
-            400,
-            "HTTPBadRequest",
-            format!("The server could not comply with the request since it is malformed: {error}"),
-        ),
-        Service::Identity | Service::KeyManager => {
-            Reply::identity(400, "Bad Request", "Malformed JSON in request body.")
-        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::http::{Answer, Method, Request, USER_AGENT};
 use super::session::{Account, Session};
-use super::{Call, Fault, Mark, Service, Stack, StackError, id_of, purge, text_of};
+use super::{Call, Fault, Mark, Service, Stack, StackError, id_of, text_of};
 
 /// A project with a user of its own. Two projects see nothing of each other.
 pub struct Project {
@@ -322,7 +322,7 @@ impl Project {
         resource: &str,
         limit: i64,
     ) -> Result<(), StackError> {
-        let path = purge::quota_path(service, &self.id)?;
+        let path = quota_path(service, &self.id)?;
         let body = json!({"quota": {resource: limit}});
         let body = Some(&body);
         let admin = self.stack.admin();
@@ -372,12 +372,6 @@ impl Project {
         tokio::time::sleep(TOKENS_ARE_CACHED).await;
         self.session.token().await.map(drop)
     }
-
-    /// Deletes everything that the project holds, and the project: load balancers with all that is
-    /// theirs, floating IPs, ports, networks, groups, secrets, user.
-    pub async fn delete(self) -> Result<(), StackError> {
-        purge::everything(&self).await
-    }
 }
 
 impl fmt::Debug for Project {
@@ -386,6 +380,16 @@ impl fmt::Debug for Project {
             .field("id", &self.id)
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+/// The path of a project's quota at a service.
+pub(super) fn quota_path(service: Service, project: &str) -> Result<String, StackError> {
+    match service {
+        Service::Network => Ok(format!("/v2.0/quotas/{project}")),
+        Service::LoadBalancer => Ok(format!("/v2/lbaas/quotas/{project}")),
+        Service::KeyManager => Ok(format!("/v1/project-quotas/{project}")),
+        Service::Identity => Err(StackError::Answer("Keystone has no quotas".to_owned())),
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::http::Method;
+use super::project::quota_path;
 use super::session::Session;
 use super::{Project, Service, StackError, id_of};
 
@@ -16,28 +17,23 @@ const POLL: Duration = Duration::from_millis(500);
 /// As many threads as Neutron has.
 const AT_ONCE: usize = 6;
 
-pub(super) async fn everything(project: &Project) -> Result<(), StackError> {
-    let admin = project.stack.admin();
-    load_balancers(project, admin).await?;
-    secrets(project).await?;
-    network(project, admin).await?;
-    for service in [Service::LoadBalancer, Service::Network] {
-        admin
-            .delete(service, &quota_path(service, &project.id)?)
-            .await?;
-    }
-    let user = format!("/v3/users/{}", project.user_id);
-    admin.delete(Service::Identity, &user).await?;
-    let path = format!("/v3/projects/{}", project.id);
-    admin.delete(Service::Identity, &path).await
-}
-
-pub(super) fn quota_path(service: Service, project: &str) -> Result<String, StackError> {
-    match service {
-        Service::Network => Ok(format!("/v2.0/quotas/{project}")),
-        Service::LoadBalancer => Ok(format!("/v2/lbaas/quotas/{project}")),
-        Service::KeyManager => Ok(format!("/v1/project-quotas/{project}")),
-        Service::Identity => Err(StackError::Answer("Keystone has no quotas".to_owned())),
+impl Project {
+    /// Deletes everything that the project holds, and the project: load balancers with all that is
+    /// theirs, floating IPs, ports, networks, groups, secrets, user.
+    pub async fn delete(self) -> Result<(), StackError> {
+        let admin = self.stack.admin();
+        load_balancers(&self, admin).await?;
+        secrets(&self).await?;
+        network(&self, admin).await?;
+        for service in [Service::LoadBalancer, Service::Network] {
+            admin
+                .delete(service, &quota_path(service, &self.id)?)
+                .await?;
+        }
+        let user = format!("/v3/users/{}", self.user_id);
+        admin.delete(Service::Identity, &user).await?;
+        let path = format!("/v3/projects/{}", self.id);
+        admin.delete(Service::Identity, &path).await
     }
 }
 

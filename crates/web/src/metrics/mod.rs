@@ -6,6 +6,7 @@
 
 mod collect;
 mod format;
+mod page;
 mod table;
 
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::deployed;
 /// Group, resource and verb.
 type Permission = (String, String, String);
 
-/// The permissions of a ClusterRole on whole kinds to read them.
+/// The permissions of a `ClusterRole` on whole kinds to read them.
 fn granted(part: &str, role: &str) -> BTreeSet<Permission> {
     let objects = deployed(part);
     let texts = |rule: &Value, field: &str| -> Vec<String> {

@@ -9,10 +9,10 @@ fn of_two_proposals_for_one_address_the_second_claim_is_refused_and_changes_noth
     allocator.claim(&first, &proposals[0]).unwrap();
     assert_eq!(
         allocator.claim(&second, &proposals[1]),
-        Err(Refusal::AddressTaken {
+        Err(Refusal::Conflict(Conflict::AddressTaken {
             address: ip("10.0.0.0"),
             holder: service("first")
-        })
+        }))
     );
     assert_eq!(allocator.held(second.uid()), None);
     assert_eq!(allocator.give(&second), ips("10.0.0.1"));

@@ -62,10 +62,10 @@ fn of_two_services_with_one_address_in_status_the_first_by_name_keeps_it() {
             refused,
             vec![(
                 svc("b").claimant,
-                Refusal::AddressTaken {
+                Refusal::Conflict(Conflict::AddressTaken {
                     address: ip("10.0.0.9"),
                     holder: service("a")
-                },
+                }),
             )]
         );
         assert_eq!(allocator.holds(&svc("a")), ips("10.0.0.9"));

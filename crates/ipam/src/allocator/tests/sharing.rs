@@ -66,7 +66,8 @@ fn who_takes_a_port_of_another_sharer_moves() {
         .settle(&svc("y").key("k").ports(&[80, 81]))
         .unwrap();
     assert_eq!(proposal.addresses, ips("10.0.0.1"));
-    let Some(Why::NotAllowed(Refusal::SharingPortsClash { holder, .. })) = proposal.decision.why()
+    let Some(Why::NotAllowed(Refusal::Conflict(Conflict::SharingPortsClash { holder, .. }))) =
+        proposal.decision.why()
     else {
         panic!("{proposal:?}");
     };
@@ -105,7 +106,10 @@ fn the_key_of_another_namespace_opens_nothing_and_tells_nothing() {
     ] {
         let refusal = allocator.propose(&request).unwrap_err();
         let address = ip("10.0.0.0");
-        assert_eq!(refusal, Refusal::AddressOfOthers { address });
+        assert_eq!(
+            refusal,
+            Refusal::Conflict(Conflict::AddressOfOthers { address })
+        );
         let reason = format!("{:?}", refusal.reason());
         for secret in ["s3cret", "victim", "vault"] {
             assert!(!reason.contains(secret), "{reason}");
@@ -134,12 +138,12 @@ fn a_pool_may_let_services_of_all_namespaces_share() {
     let clash = svc("b/z").key("k").ports(&[80]).asks("10.0.0.0");
     assert_eq!(
         allocator.propose(&clash).unwrap_err(),
-        Refusal::SharingWithOthersClashes { address }
+        Refusal::Conflict(Conflict::SharingWithOthersClashes { address })
     );
     let wrong = svc("c/z").key("guess").ports(&[82]).asks("10.0.0.0");
     assert_eq!(
         allocator.propose(&wrong).unwrap_err(),
-        Refusal::AddressOfOthers { address }
+        Refusal::Conflict(Conflict::AddressOfOthers { address })
     );
     assert!(allocator.shared_by_exception(svc("a/x").uid()).is_empty());
 }

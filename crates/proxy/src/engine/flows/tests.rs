@@ -9,8 +9,8 @@ use crate::budget::Budget;
 use crate::changes::Changes;
 use crate::engine::member_socket::MemberSockets;
 use crate::engine::pipes::Pipes;
+use crate::identity::Owner;
 use crate::listener::ListenerConfig;
-use crate::listener::Owner;
 
 /// The flows of a worker without one.
 struct Scene {

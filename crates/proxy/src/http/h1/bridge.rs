@@ -21,6 +21,7 @@ use super::request::RequestFacts;
 use super::response::{ResponseStyle, write_response};
 use super::{Connection, Then};
 use crate::access_log;
+use crate::budget::units::UNIT;
 use crate::dial::MAX_TRIES;
 use crate::http::CHUNK;
 use crate::http::buffer::{Buffer, Outgoing};
@@ -28,9 +29,9 @@ use crate::http::content::{BodyFailed, RequestContent, SilenceTimer};
 use crate::http::fields::allowed_in_trailers;
 use crate::http::front::{ClientStream, Settings};
 use crate::http::over_http2::{self, OverHttp2, Sent};
+use crate::http::pace::STREAM_WINDOW;
 use crate::http::refusal::Refusal;
-use crate::http::upstream::STREAM_WINDOW;
-use crate::memory::{ConnectionMemory, MemoryHold, MemoryOwner, UNIT};
+use crate::memory::{ConnectionMemory, MemoryHold, MemoryOwner};
 
 /// Frames that may wait for the member: one to be taken, while the next is read.
 const FRAMES_AHEAD: usize = 1;

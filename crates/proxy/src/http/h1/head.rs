@@ -5,10 +5,8 @@ use std::mem::MaybeUninit;
 
 use httparse::Header;
 
-use super::body::{Framing, MAX_LENGTH};
-use super::response::BadResponse;
+use super::body::MAX_LENGTH;
 use crate::http::fields::{Field, list};
-use crate::http::refusal::Refusal;
 
 /// Most fields in a head.
 pub(in crate::http) const MAX_FIELDS: usize = 100;
@@ -121,109 +119,6 @@ impl<'h, 'b> Fields<'h, 'b> {
         self.options
             .iter()
             .any(|option| option.eq_ignore_ascii_case(name.as_bytes()))
-    }
-
-    pub(super) fn check_host(&self, version: Version) -> Result<(), Refusal> {
-        let mut hosts = self.of(Field::Host);
-        match (hosts.next(), hosts.next(), version) {
-            (Some(_), Some(_), _) => Err(Refusal::Malformed("more than one Host field")),
-            (Some(host), None, _) if !is_host(host.value) => {
-                Err(Refusal::Malformed("the Host field is broken"))
-            }
-            (None, _, Version::Http11) => Err(Refusal::Malformed("the Host field is missing")),
-            _ => Ok(()),
-        }
-    }
-
-    /// An upgrade to HTTP/2, of any draft, would be between client and member, past everything that
-    /// is done here. So would one to TLS, in which HTTP goes on (RFC 2817).
-    pub(super) fn may_upgrade(&self) -> bool {
-        let mut protocols = self
-            .of(Field::Upgrade)
-            .flat_map(|field| list(field.value))
-            .peekable();
-        protocols.peek().is_some()
-            && !protocols.any(|protocol| {
-                let name = protocol
-                    .split(|&byte| byte == b'/')
-                    .next()
-                    .unwrap_or_default();
-                let begins = |with: &[u8]| {
-                    let first = name.get(..with.len());
-                    first.is_some_and(|first| first.eq_ignore_ascii_case(with))
-                };
-                begins(b"h2") || begins(b"http") || begins(b"tls")
-            })
-    }
-
-    /// RFC 9112 section 6.3, and stricter where that leaves a choice.
-    pub(super) fn request_framing(&self, version: Version) -> Result<Framing, Refusal> {
-        let chunked = self.has(Field::TransferEncoding);
-        let mut lengths = self.of(Field::ContentLength);
-        match (chunked, lengths.next(), lengths.next()) {
-            (true, Some(_), _) => Err(Refusal::Malformed(
-                "both Transfer-Encoding and Content-Length",
-            )),
-            (true, None, _) if version == Version::Http10 => {
-                Err(Refusal::Malformed("Transfer-Encoding in HTTP/1.0"))
-            }
-            (true, None, _) => {
-                let mut codings = self
-                    .of(Field::TransferEncoding)
-                    .flat_map(|field| list(field.value));
-                match (codings.next(), codings.next()) {
-                    (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
-                        Ok(Framing::Chunked)
-                    }
-                    (Some(coding), _) if !coding.eq_ignore_ascii_case(b"chunked") => {
-                        Err(Refusal::Coding)
-                    }
-                    _ => Err(Refusal::Malformed("the Transfer-Encoding field is broken")),
-                }
-            }
-            // A zero in front makes it an octal number to some.
-            (false, Some(length), None) => number(length.value)
-                .filter(|_| length.value.len() == 1 || !length.value.starts_with(b"0"))
-                .map(Framing::Length)
-                .ok_or(Refusal::Malformed("the Content-Length field is broken")),
-            (false, Some(_), Some(_)) => {
-                Err(Refusal::Malformed("more than one Content-Length field"))
-            }
-            (false, None, _) => Ok(Framing::Empty),
-        }
-    }
-
-    pub(super) fn response_framing(
-        &self,
-        version: Version,
-        status: u16,
-        to_head: bool,
-    ) -> Result<Framing, BadResponse> {
-        let chunked = self.has(Field::TransferEncoding);
-        let mut lengths = self.of(Field::ContentLength);
-        let framing = match (chunked, lengths.next(), lengths.next()) {
-            (true, None, _) if version == Version::Http11 => {
-                let mut codings = self
-                    .of(Field::TransferEncoding)
-                    .flat_map(|field| list(field.value));
-                match (codings.next(), codings.next()) {
-                    (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
-                        Framing::Chunked
-                    }
-                    _ => return Err(BadResponse::Framing),
-                }
-            }
-            (false, Some(length), None) => {
-                Framing::Length(number(length.value).ok_or(BadResponse::Framing)?)
-            }
-            (false, None, _) => Framing::UntilClose,
-            _ => return Err(BadResponse::Framing),
-        };
-        Ok(match status {
-            _ if to_head => Framing::Empty,
-            100..=199 | 204 | 304 => Framing::Empty,
-            _ => framing,
-        })
     }
 }
 

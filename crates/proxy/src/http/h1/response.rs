@@ -2,10 +2,10 @@
 //! the proxy must know, and written again for the client. Pure.
 
 use super::body::Framing;
-use super::head::{Fields, MAX_FIELDS, MAX_OPTIONS, Room, Version, line};
+use super::head::{Fields, MAX_FIELDS, MAX_OPTIONS, Room, Version, line, number};
 use super::request::RequestFacts;
 use crate::http::MAX_HEAD;
-use crate::http::fields::Field;
+use crate::http::fields::{Field, list};
 
 /// Most bytes of interim responses (1xx) ahead of one response. Each counts as a sign of life, so
 /// that without a bound they keep a request for ever; 2,400 of the shortest fit.
@@ -177,6 +177,44 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
             out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
         end(status, style, out);
+    }
+}
+
+// === impl Fields ===
+
+/// What only responses say.
+impl Fields<'_, '_> {
+    fn response_framing(
+        &self,
+        version: Version,
+        status: u16,
+        to_head: bool,
+    ) -> Result<Framing, BadResponse> {
+        let chunked = self.has(Field::TransferEncoding);
+        let mut lengths = self.of(Field::ContentLength);
+        let framing = match (chunked, lengths.next(), lengths.next()) {
+            (true, None, _) if version == Version::Http11 => {
+                let mut codings = self
+                    .of(Field::TransferEncoding)
+                    .flat_map(|field| list(field.value));
+                match (codings.next(), codings.next()) {
+                    (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
+                        Framing::Chunked
+                    }
+                    _ => return Err(BadResponse::Framing),
+                }
+            }
+            (false, Some(length), None) => {
+                Framing::Length(number(length.value).ok_or(BadResponse::Framing)?)
+            }
+            (false, None, _) => Framing::UntilClose,
+            _ => return Err(BadResponse::Framing),
+        };
+        Ok(match status {
+            _ if to_head => Framing::Empty,
+            100..=199 | 204 | 304 => Framing::Empty,
+            _ => framing,
+        })
     }
 }
 

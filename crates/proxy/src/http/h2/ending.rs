@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Instant;
 
-use super::pace::{Looks, Seen, Streams};
+use super::streams::{Looks, Seen, Streams};
 use super::{Client, LINGER};
 use crate::http::front::Front;
 use crate::http::watchdog::Watchdog;

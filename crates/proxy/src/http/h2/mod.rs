@@ -4,9 +4,9 @@
 mod answer;
 mod ending;
 mod over_http1;
-pub(super) mod pace;
-mod response;
+pub(super) mod response;
 mod share;
+mod streams;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -28,8 +28,8 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use self::ending::{Ending, Turn};
-use self::pace::Streams;
 use self::share::ReadShare;
+use self::streams::Streams;
 use super::MAX_HEAD;
 use super::buffer::Buffer;
 use super::content::{Progress, RequestContent};
@@ -40,9 +40,10 @@ use super::refusal::Refusal;
 use super::upstream::{Idle, Links, Own};
 use crate::access_log;
 use crate::budget::Extra;
+use crate::budget::units::UNIT;
 use crate::counters;
 use crate::inbound::Inbound;
-use crate::memory::{ConnectionMemory, UNIT};
+use crate::memory::ConnectionMemory;
 use crate::tls::MemberStream;
 
 /// Requests that one client may have open at once, and with that its connections to members: bounds

@@ -17,7 +17,6 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::Client;
-use super::pace::Pace;
 use crate::budget::Extra;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
@@ -25,6 +24,7 @@ use crate::http::h1::body::{Decoder, Framing, Kind};
 use crate::http::h1::head::Room;
 use crate::http::h1::request::RequestFacts;
 use crate::http::h1::response::{Interims, ResponseHead};
+use crate::http::pace::Pace;
 use crate::http::watchdog::{Side, Watchdog};
 use crate::http::{CHUNK, KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;

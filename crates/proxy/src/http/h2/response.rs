@@ -9,9 +9,9 @@ use hyper::body::{Body, Frame};
 
 use super::Busy;
 use super::over_http1::OverHttp1;
-use super::pace::{Pace, Paced};
 use crate::http::content::BodyFailed;
 use crate::http::over_http2::OverHttp2;
+use crate::http::pace::{Pace, Paced};
 
 /// Bytes of a response after which it does not end before the client has taken them: until then,
 /// its stream can be reset. A client of ordinary windows takes fewer without being asked again.

@@ -23,6 +23,7 @@ use super::MAX_IDLE_TIME;
 use crate::budget::Extra;
 use crate::dial;
 use crate::http::content::RequestContent;
+use crate::http::pace::STREAM_WINDOW;
 use crate::inbound::Inbound;
 use crate::tls::{Inside, TowardMembers};
 
@@ -38,9 +39,6 @@ const MAX_REQUESTS: usize = 64;
 
 /// Connections to one member. A bound on descriptors, not a target.
 const MAX_LINKS: usize = 256;
-
-/// Bytes that one response may be ahead of its client.
-pub(in crate::http) const STREAM_WINDOW: u32 = 64 * 1024;
 
 /// The same for all responses of a connection together: there is room for each, so that clients
 /// that do not read hold up no others.

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::changes::Changes;
-use crate::listener::{ListenerConfig, ListenerId, Owner};
+use crate::identity::{ListenerId, Owner};
+use crate::listener::ListenerConfig;
 
 /// A backend that answers every request with its present code. Ends with the test process.
 struct Backend {

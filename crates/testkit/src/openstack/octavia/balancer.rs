@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::super::load_balancers::{
+    ACTIVE, Balancer, ERROR, Fate, PENDING_CREATE, PENDING_DELETE, PENDING_UPDATE,
+};
 use super::super::wire::{Ask, Handled, Reply, text};
 use super::super::world::World;
-use super::model::{ACTIVE, Balancer, ERROR, Fate, PENDING_CREATE, PENDING_DELETE, PENDING_UPDATE};
 use super::schema::{self, BALANCER};
 use super::show::{balancer_row, full, own};
 use super::{envelope, forbidden, graph, missing, over_quota, ovn, refuse};

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::super::load_balancers::{Member, Touched};
 use super::super::wire::{Reply, Row, text};
 use super::super::world::World;
 use super::listener::{Around, layer4, matrix, validate_listener};
 use super::member::{read_members, unknown_subnet};
-use super::model::{Member, Touched};
 use super::monitor::validate_monitor;
 use super::pool::validate_pool;
 use super::schema::{self, LISTENER, MONITOR, POOL};
@@ -197,15 +197,4 @@ pub(super) fn build(world: &mut World, id: &str, project: &str, graph: Graph) ->
         touched.push(Touched::Listener(listener));
     }
     touched
-}
-
-/// Attributes that every child has.
-pub(super) fn common(world: &World, id: &str, project: &str, row: &mut Row) {
-    row.insert("id".to_owned(), json!(id));
-    row.insert("project_id".to_owned(), json!(project));
-    row.insert("tenant_id".to_owned(), json!(project));
-    row.insert("created_at".to_owned(), json!(world.clock.plain()));
-    row.insert("updated_at".to_owned(), Value::Null);
-    row.insert("operating_status".to_owned(), json!("OFFLINE"));
-    super::lock::set_status(row, super::model::PENDING_CREATE);
 }

@@ -6,14 +6,14 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::super::barbican;
+use super::super::load_balancers::{Listener, PENDING_DELETE, PENDING_UPDATE, Touched};
 use super::super::wire::{Ask, Handled, Reply, Row, text};
 use super::super::world::World;
 use super::lock::set_status;
-use super::model::{Listener, PENDING_DELETE, PENDING_UPDATE, Touched};
 use super::schema::{self, LISTENER};
 use super::show::own;
 use super::vip::Vip;
-use super::{envelope, graph, missing, over_quota, ovn, refuse};
+use super::{child, envelope, missing, over_quota, ovn, refuse};
 
 const HTTP_HEADERS: [&str; 3] = ["X-Forwarded-For", "X-Forwarded-Port", "X-Forwarded-Proto"];
 const SSL_HEADERS: [&str; 7] = [
@@ -202,7 +202,7 @@ impl World {
     /// Puts a listener below a load balancer.
     pub(super) fn insert_listener(&mut self, parent: &str, project: &str, mut row: Row) -> String {
         let id = self.dice.uuid();
-        graph::common(self, &id, project, &mut row);
+        child::common(self, &id, project, &mut row);
         row.insert("loadbalancers".to_owned(), json!([{"id": parent}]));
         row.insert("l7policies".to_owned(), json!([]));
         if row.get("allowed_cidrs") == Some(&json!([])) {

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::super::wire::{Reply, Row, text};
-use super::super::world::World;
-use super::model::{
+use super::super::load_balancers::{
     ACTIVE, ERROR, Fate, PENDING_CREATE, PENDING_DELETE, PENDING_UPDATE, Pending, Touched,
 };
+use super::super::wire::{Reply, Row, text};
+use super::super::world::World;
 use super::{forbidden, missing};
 
 /// Puts a status into a row.

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
+use super::super::load_balancers::{ACTIVE, Member, PENDING_DELETE, PENDING_UPDATE, Touched};
 use super::super::wire::{Ask, Handled, Reply, Row, text};
 use super::super::world::World;
 use super::lock::set_status;
-use super::model::{ACTIVE, Member, PENDING_DELETE, PENDING_UPDATE, Touched};
 use super::schema::{self, MEMBER};
 use super::show::own;
 use super::{envelope, missing, over_quota, ovn, refuse};
@@ -129,6 +129,54 @@ fn over(world: &World, project: &str, more: usize) -> bool {
     more > 0 && most.is_some_and(|most| have + more > most)
 }
 
+/// What a batch makes of a pool's members.
+#[derive(Default)]
+struct Differences {
+    /// Places in the batch of members that the pool does not have.
+    fresh: Vec<usize>,
+    /// Places of members in the pool, and in the batch.
+    changed: Vec<(usize, usize)>,
+}
+
+/// Compares the members of a pool with those of a batch, none of which may be named twice.
+fn compare(members: &[Member], validated: &[Row]) -> Result<Differences, Reply> {
+    let at = |member: &Member| (member.address.clone(), u64::from(member.port));
+    let old: HashMap<(String, u64), usize> = members
+        .iter()
+        .enumerate()
+        .map(|(place, member)| (at(member), place))
+        .collect();
+    let (mut seen, mut differences) = (HashSet::new(), Differences::default());
+    for (place, row) in validated.iter().enumerate() {
+        let port = row.get("protocol_port").and_then(Value::as_u64);
+        let key = (text(row, "address").to_owned(), port.unwrap_or(0));
+        let known = old.get(&key).copied();
+        if !seen.insert(key) {
+            return Err(if known.is_some() {
+                refuse("Member must be updated only once in the same request.")
+            } else {
+                duplicate(row)
+            });
+        }
+        match known {
+            Some(member) => differences.changed.push((member, place)),
+            None => differences.fresh.push(place),
+        }
+    }
+    Ok(differences)
+}
+
+/// Returns what a batch changes of a member: what isn't named goes back to its default, but for the
+/// fields that no update changes.
+fn replacement(validated: &Row, given: Option<&Row>) -> Row {
+    let mut row = validated.clone();
+    row.retain(|key, _| {
+        let is_named = || given.is_some_and(|given| given.contains_key(key));
+        key != "subnet_id" && (!["name", "tags"].contains(&key.as_str()) || is_named())
+    });
+    row
+}
+
 pub(super) fn batch(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
     let additive = world.settings.api_minor >= 11
         && ask.param("additive_only").is_some_and(|flag| {
@@ -149,30 +197,7 @@ pub(super) fn batch(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
     let validated = validated?;
     let (parent, provider) = world.members_writable(pool, ask)?;
     let found = world.pools.get(pool).ok_or_else(|| missing("Pool", pool))?;
-    let at = |member: &Member| (member.address.clone(), u64::from(member.port));
-    let old: HashMap<(String, u64), usize> = found
-        .members
-        .iter()
-        .enumerate()
-        .map(|(place, member)| (at(member), place))
-        .collect();
-    let (mut seen, mut fresh, mut changed) = (HashSet::new(), Vec::new(), Vec::new());
-    for (place, row) in validated.iter().enumerate() {
-        let port = row.get("protocol_port").and_then(Value::as_u64);
-        let key = (text(row, "address").to_owned(), port.unwrap_or(0));
-        let known = old.get(&key).copied();
-        if !seen.insert(key) {
-            return Err(if known.is_some() {
-                refuse("Member must be updated only once in the same request.")
-            } else {
-                duplicate(row)
-            });
-        }
-        match known {
-            Some(member) => changed.push((member, place)),
-            None => fresh.push(place),
-        }
-    }
+    let Differences { fresh, changed } = compare(&found.members, &validated)?;
     let gone = if additive {
         0
     } else {
@@ -214,22 +239,8 @@ pub(super) fn batch(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
         let (Some(member), Some(row)) = (found.members.get_mut(place), validated.get(from)) else {
             continue;
         };
-        // What isn't named goes back to its default, but for the fields that no update changes.
-        let mut row = row.clone();
-        row.retain(|key, _| key != "subnet_id");
-        if !given
-            .get(from)
-            .is_some_and(|given| given.contains_key("name"))
-        {
-            row.remove("name");
-        }
-        if !given
-            .get(from)
-            .is_some_and(|given| given.contains_key("tags"))
-        {
-            row.remove("tags");
-        }
-        member.take(&row);
+        let named = given.get(from).copied();
+        member.take(&replacement(row, named));
         member.status = PENDING_UPDATE;
     }
     found.members.extend(made);

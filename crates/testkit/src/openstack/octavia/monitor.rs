@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::super::load_balancers::{ACTIVE, Monitor, PENDING_DELETE, PENDING_UPDATE, Touched};
 use super::super::wire::{Ask, Handled, Reply, Row, text};
 use super::super::world::World;
 use super::lock::set_status;
-use super::model::{ACTIVE, Monitor, PENDING_DELETE, PENDING_UPDATE, Touched};
 use super::schema::{self, MONITOR};
 use super::show::own;
-use super::{envelope, graph, missing, over_quota, ovn, refuse};
+use super::{child, envelope, missing, over_quota, ovn, refuse};
 
 /// Whether such a monitor suits the pool.
 pub(super) fn validate_monitor(
@@ -65,7 +65,7 @@ impl World {
     /// Gives a pool its monitor.
     pub(super) fn insert_monitor(&mut self, pool: &str, project: &str, mut row: Row) -> String {
         let id = self.dice.uuid();
-        graph::common(self, &id, project, &mut row);
+        child::common(self, &id, project, &mut row);
         complete(&mut row);
         row.insert("pools".to_owned(), json!([{"id": pool}]));
         let monitor = Monitor {

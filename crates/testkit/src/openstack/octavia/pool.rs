@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::super::load_balancers::{PENDING_DELETE, PENDING_UPDATE, Pool, Touched};
 use super::super::wire::{Ask, Handled, Reply, Row, text};
 use super::super::world::World;
 use super::lock::set_status;
-use super::model::{PENDING_DELETE, PENDING_UPDATE, Pool, Touched};
 use super::schema::{self, POOL};
 use super::show::{own, pool_row};
-use super::{envelope, graph, listener, missing, over_quota, ovn, refuse};
+use super::{child, envelope, listener, missing, over_quota, ovn, refuse};
 
 /// Whether such a pool may exist.
 pub(super) fn validate_pool(world: &World, provider: &str, row: &Row) -> Result<(), Reply> {
@@ -69,7 +69,7 @@ impl World {
     /// Puts a pool below a load balancer.
     pub(super) fn insert_pool(&mut self, parent: &str, project: &str, mut row: Row) -> String {
         let id = self.dice.uuid();
-        graph::common(self, &id, project, &mut row);
+        child::common(self, &id, project, &mut row);
         complete(&mut row);
         row.insert("loadbalancers".to_owned(), json!([{"id": parent}]));
         row.insert("listeners".to_owned(), json!([]));

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::listing::{Filters, links, prune};
+use super::super::load_balancers::{Balancer, Pool, refs};
 use super::super::wire::{Ask, Handled, Reply, Row, text};
 use super::super::world::World;
-use super::model::{Balancer, Pool, refs};
 use super::schema::{BALANCER, Field, LISTENER, MEMBER, MONITOR, POOL};
 use super::{forbidden, missing};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::clock::plain;
-use super::super::wire::Row;
+use super::clock::plain;
+use super::wire::Row;
 
 pub(super) const ACTIVE: &str = "ACTIVE";
 pub(super) const ERROR: &str = "ERROR";
@@ -32,7 +32,7 @@ pub enum Fate {
 
 /// A load balancer.
 #[derive(Debug)]
-pub(in super::super) struct Balancer {
+pub(super) struct Balancer {
     pub row: Row,
     pub listeners: Vec<String>,
     pub pools: Vec<String>,
@@ -43,7 +43,7 @@ pub(in super::super) struct Balancer {
 
 /// Work that is being done on a locked load balancer.
 #[derive(Debug)]
-pub(in super::super) struct Pending {
+pub(super) struct Pending {
     /// The number under which it is due.
     pub ticket: u64,
     pub touched: Vec<Touched>,
@@ -52,7 +52,7 @@ pub(in super::super) struct Pending {
 
 /// A child whose status changes when the lock ends.
 #[derive(Debug, Clone)]
-pub(in super::super) enum Touched {
+pub(super) enum Touched {
     Listener(String),
     Pool(String),
     /// All members of the pool that are pending.
@@ -62,14 +62,14 @@ pub(in super::super) enum Touched {
 
 /// A listener.
 #[derive(Debug)]
-pub(in super::super) struct Listener {
+pub(super) struct Listener {
     pub row: Row,
     pub balancer: String,
 }
 
 /// A pool with its members.
 #[derive(Debug)]
-pub(in super::super) struct Pool {
+pub(super) struct Pool {
     pub row: Row,
     pub balancer: String,
     pub members: Vec<Member>,
@@ -77,14 +77,14 @@ pub(in super::super) struct Pool {
 
 /// A monitor.
 #[derive(Debug)]
-pub(in super::super) struct Monitor {
+pub(super) struct Monitor {
     pub row: Row,
     pub pool: String,
 }
 
 /// A member; not a row, because there may be hundreds of thousands.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Member {
+pub(super) struct Member {
     pub id: String,
     pub name: String,
     pub address: String,

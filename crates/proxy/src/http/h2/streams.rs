@@ -1,21 +1,17 @@
-//! How fast a client takes its responses. A stream whose client opens its window by nothing, or by
-//! next to nothing, ends after the client's timeout, and gives its connection to the member back;
-//! what the client says beside that, pings for one, does not count. Decides nothing about members.
+//! The streams of a client's connection. One whose client opens its window by nothing, or by next
+//! to nothing, ends after the client's timeout, and gives its connection to the member back; what
+//! the client says beside that, pings for one, does not count. Decides nothing about members.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
 use hyper::rt::Executor;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::http::CHUNK;
-use crate::http::upstream::STREAM_WINDOW;
-use crate::memory::{ConnectionMemory, UNIT};
+use crate::http::pace::Pace;
+use crate::memory::ConnectionMemory;
 
 /// Bytes of a response that a client must take within its timeout, if there are as many. Slower
 /// than any line that people use; below it, a connection to a member costs an attacker too little.
@@ -24,51 +20,6 @@ const LEAST: u64 = 1024;
 /// The longest and the shortest pause between two checks of the streams of a connection.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_AFTER: Duration = Duration::from_millis(10);
-
-/// Frames of one message that may wait to be sent. The library bounds bytes only, and each frame
-/// takes some 250 of its own: so many take as much as the bytes may, of a byte each or not.
-pub(in crate::http) const MAX_FRAMES: usize = 256;
-
-/// Bytes of one message that may wait to be sent, if there is memory for as many.
-const MOST: u64 = 64 * 1024;
-
-/// Fewer may wait, and one chunk more, without that and before any were taken.
-const FEW: u64 = CHUNK as u64 / 2;
-
-/// When no more than this waits, more is asked for: less often, and the way would run dry.
-const LOW: u64 = MOST / 2;
-
-/// Units of memory for the most that may wait, beyond a chunk.
-const QUEUE: u32 = (MOST / UNIT as u64) as u32 - 1;
-
-/// Units of memory for what a member over HTTP/2 sends of a response that waits. The bits of both
-/// differ, so that a number shows which are held.
-const AHEAD: u32 = STREAM_WINDOW / UNIT as u32;
-const _: () = assert!(QUEUE & AHEAD == 0, "their bits differ");
-
-tokio::task_local! {
-    static PACE: Arc<Pace>;
-}
-
-/// What the other side has taken of one message: a client of a response, or a member of a request.
-#[derive(Debug, Default)]
-pub(in crate::http) struct Pace {
-    taken: AtomicU64,
-    unsent: AtomicU64,
-    frames: AtomicUsize,
-    waiting: Mutex<Option<Waker>>,
-    /// What the client's connection holds; `None`: nothing may be held.
-    ledger: Option<Arc<ConnectionMemory>>,
-    /// Units that are held there.
-    held: AtomicU32,
-}
-
-/// Bytes of a message that notify their [`Pace`] when they have gone.
-#[derive(Debug)]
-pub(in crate::http) struct Paced {
-    bytes: Bytes,
-    pace: Arc<Pace>,
-}
 
 /// The streams of one client connection, and the tasks that serve them.
 #[derive(Clone, Debug)]
@@ -108,168 +59,6 @@ struct Watched {
 struct Clock {
     mark: u64,
     since: Option<Instant>,
-}
-
-// === impl Pace ===
-
-impl Pace {
-    /// The one of the stream whose task calls.
-    pub(super) fn current() -> Arc<Self> {
-        PACE.try_with(Arc::clone).unwrap_or_default()
-    }
-
-    /// One whose message is part of what a client's connection holds.
-    pub(in crate::http) fn of(ledger: Option<&Arc<ConnectionMemory>>) -> Arc<Self> {
-        let mut pace = Self::default();
-        pace.ledger = ledger.cloned();
-        Arc::new(pace)
-    }
-
-    /// Bytes that notify when they have gone.
-    pub(in crate::http) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> Paced {
-        self.frames.fetch_add(1, Ordering::Relaxed);
-        self.unsent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Paced {
-            bytes,
-            pace: self.clone(),
-        }
-    }
-
-    /// Ready when all that was handed over has gone.
-    pub(super) fn poll_sent(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut waiting = self.waiting();
-        if self.unsent.load(Ordering::Relaxed) == 0 {
-            return Poll::Ready(());
-        }
-        *waiting = Some(context.waker().clone());
-        Poll::Pending
-    }
-
-    /// Ready when one more frame may wait to be sent.
-    pub(in crate::http) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.has_room() {
-            return Poll::Ready(());
-        }
-        let mut waiting = self.waiting();
-        // Once more, or the last of them may have gone unseen.
-        if self.has_room() {
-            return Poll::Ready(());
-        }
-        *waiting = Some(context.waker().clone());
-        Poll::Pending
-    }
-
-    fn has_room(&self) -> bool {
-        if self.frames.load(Ordering::Acquire) >= MAX_FRAMES {
-            return false;
-        }
-        let unsent = self.unsent.load(Ordering::Relaxed);
-        unsent < FEW || (unsent + CHUNK as u64 <= MOST && self.flows() && self.hold(QUEUE))
-    }
-
-    /// Whether some was taken already. What is not taken shall not pile up.
-    pub(super) fn flows(&self) -> bool {
-        self.taken.load(Ordering::Relaxed) >= CHUNK as u64
-    }
-
-    /// Counts what may come from a member over HTTP/2, while something waits. Returns whether there
-    /// is memory for it.
-    pub(super) fn hold_ahead(&self) -> bool {
-        self.hold(AHEAD)
-    }
-
-    fn hold(&self, units: u32) -> bool {
-        if self.held.load(Ordering::Relaxed) & units == units {
-            return true;
-        }
-        let taken = self.ledger.as_ref().is_some_and(|it| it.take(units));
-        if taken {
-            self.held.fetch_or(units, Ordering::Relaxed);
-        }
-        taken
-    }
-
-    /// Nothing more is handed over: what nothing waits for is given back.
-    pub(super) fn settle(&self) {
-        if !self.is_waiting() {
-            self.release();
-        }
-    }
-
-    fn release(&self) {
-        let held = self.held.swap(0, Ordering::Relaxed);
-        if held > 0
-            && let Some(ledger) = &self.ledger
-        {
-            ledger.give_back(held);
-        }
-    }
-
-    fn frame_went(&self) {
-        let before = self.frames.fetch_sub(1, Ordering::AcqRel);
-        // Not for each: then they would go one by one.
-        if before == MAX_FRAMES / 2
-            && let Some(waker) = self.waiting().take()
-        {
-            waker.wake();
-        }
-    }
-
-    /// Bytes that were handed over so far.
-    pub(super) fn total(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed) + self.unsent.load(Ordering::Relaxed)
-    }
-
-    fn went(&self, count: u64) {
-        self.taken.fetch_add(count, Ordering::Relaxed);
-        let before = self.unsent.fetch_sub(count, Ordering::Relaxed);
-        let after = before - count;
-        if after == 0 {
-            self.release();
-        }
-        let crosses = |mark: u64| before >= mark && after < mark;
-        if (after == 0 || crosses(FEW) || crosses(LOW))
-            && let Some(waker) = self.waiting().take()
-        {
-            waker.wake();
-        }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Pace {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
-
-// === impl Paced ===
-
-impl Buf for Paced {
-    fn remaining(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn chunk(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    fn advance(&mut self, count: usize) {
-        self.bytes.advance(count);
-        self.pace.went(count as u64);
-    }
-}
-
-impl Drop for Paced {
-    fn drop(&mut self) {
-        if !self.bytes.is_empty() {
-            self.pace.went(self.bytes.len() as u64);
-        }
-        self.pace.frame_went();
-    }
 }
 
 // === impl Streams ===
@@ -312,7 +101,7 @@ impl Streams {
                 stream.clock = Clock::default();
                 continue;
             }
-            let taken = stream.pace.taken.load(Ordering::Relaxed);
+            let taken = stream.pace.taken();
             if stream.clock.at(taken, LEAST, now) >= timeout && !flows {
                 stuck |= stream.task.is_finished();
                 stream.task.abort();
@@ -337,7 +126,7 @@ where
 {
     fn execute(&self, stream: F) {
         let pace = Pace::of(self.ledger.as_ref());
-        let task = self.tasks.spawn(PACE.scope(pace.clone(), stream));
+        let task = self.tasks.spawn(pace.clone().scope(stream));
         let mut watched = self.watched();
         // Requests may come and go in great number between two looks.
         if watched.len() == watched.capacity() {
@@ -348,12 +137,6 @@ where
             task: task.abort_handle(),
             clock: Clock::default(),
         });
-    }
-}
-
-impl Pace {
-    fn is_waiting(&self) -> bool {
-        self.unsent.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -385,7 +168,10 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use bytes::{Buf, Bytes};
+
     use super::*;
+    use crate::http::pace::Paced;
 
     const SECOND: Duration = Duration::from_secs(1);
 
