@@ -69,7 +69,9 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
         )
         .await?;
     stages
-        .work("sources", again, async { settle(&sources::judge(place)?) })
+        .work("sources", again, async {
+            settle(&sources::validate(place)?)
+        })
         .await?;
     stages
         .work("sizes", again, async { settle(&sizes::check(place)?) })
@@ -81,11 +83,13 @@ pub async fn stages(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
     let graph = graph(place).await?;
     stages
         .work("manifests", again, async {
-            settle(&manifests::judge(place, &metadata, &graph)?)
+            settle(&manifests::validate(place, &metadata, &graph)?)
         })
         .await?;
     stages
-        .work("layers", again, async { settle(&layers::judge(&metadata)) })
+        .work("layers", again, async {
+            settle(&layers::validate(&metadata))
+        })
         .await?;
     stages
         .run(

@@ -37,10 +37,10 @@ pub async fn check(place: &Place, helm: &Path) -> anyhow::Result<()> {
         Ok(output) => String::from_utf8_lossy(&output.stderr),
         Err(error) => format!("go can't be run: {error}").into(),
     };
-    judge(&wanted, said.trim())
+    validate(&wanted, said.trim())
 }
 
-fn judge(wanted: &[&str], said: &str) -> anyhow::Result<()> {
+fn validate(wanted: &[&str], said: &str) -> anyhow::Result<()> {
     let directive = MODULES.lines().find_map(|line| line.strip_prefix("go "));
     let least = directive.and_then(numbers).context("go.mod names no Go")?;
     let found = said.split(' ').find_map(|word| word.strip_prefix("go1"));
@@ -79,7 +79,7 @@ mod tests {
             "go version go1.27rc1 linux/amd64",
             "go version go1.126.8 linux/amd64",
         ] {
-            assert!(judge(&["helm"], said).is_ok(), "{said}");
+            assert!(validate(&["helm"], said).is_ok(), "{said}");
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
             "go: go.mod requires go >= 1.26.0 (running go 1.22.2; GOTOOLCHAIN=local)",
             "go can't be run: No such file or directory (os error 2)",
         ] {
-            let refused = judge(&["etcd", "helm"], said).unwrap_err().to_string();
+            let refused = validate(&["etcd", "helm"], said).unwrap_err().to_string();
             assert!(
                 refused.starts_with("Go 1.26 or later is needed to build etcd, helm, once: "),
                 "{refused}"

@@ -137,7 +137,7 @@ async fn write(stages: &mut Stages, program: &Path, name: &Name, out: &Path) -> 
 }
 
 fn pack(program: &Path, bytes: Vec<u8>, name: &Name) -> anyhow::Result<Archive> {
-    let elf = build::judge(program, &bytes)?;
+    let elf = build::validate(program, &bytes)?;
     let authorities = layer::authorities(Path::new(layer::AUTHORITIES_OF_DEBIAN))?;
     if authorities.is_none() {
         eprintln!(

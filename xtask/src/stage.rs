@@ -210,10 +210,10 @@ pub async fn run_group(command: &mut Command, deadline: Duration) -> anyhow::Res
             return Err(Interrupted(15).into());
         }
     };
-    judge(status)
+    validate(status)
 }
 
-fn judge(status: ExitStatus) -> anyhow::Result<()> {
+fn validate(status: ExitStatus) -> anyhow::Result<()> {
     if status.success() {
         return Ok(());
     }

@@ -48,7 +48,7 @@ impl Addressing {
         self.allocator.set_pools(set);
         // An invalid pool that was not known before is a pool that is missing.
         self.allocator
-            .doubt(self.pools_incomplete || !problems.is_empty());
+            .set_incomplete(self.pools_incomplete || !problems.is_empty());
         self.rows = rows.to_vec();
         problems
     }

@@ -215,7 +215,7 @@ fn since(before: Duration) -> Duration {
     spent().saturating_sub(before)
 }
 
-fn tell(what: &str, spent: Duration) -> f64 {
+fn report(what: &str, spent: Duration) -> f64 {
     let microseconds = spent.as_secs_f64() * 1e6 / f64::from(u32::try_from(EVENTS).unwrap());
     println!("{what:<64} {microseconds:>7.1} µs");
     microseconds
@@ -236,15 +236,15 @@ fn through_the_engine(class: Option<&str>, one_by_one: bool) -> Duration {
             Arc::new(Unread),
         );
         let handle = engine.handle();
-        let (facts, told) = mpsc::channel(1024);
+        let (facts, reported) = mpsc::channel(1024);
         let (_wakes, woken) = mpsc::channel(1);
         let cancel = CancellationToken::new();
-        let running = tokio::spawn(engine.run(told, woken, cancel.clone()));
+        let running = tokio::spawn(engine.run(reported, woken, cancel.clone()));
         for fact in cluster(class) {
             facts.send(fact).await.unwrap();
         }
         let served = if class.is_some() { SERVICES } else { 0 };
-        while !handle.book.read(landfall_engine::book::Snapshot::ready)
+        while !handle.store.read(landfall_engine::store::Snapshot::ready)
             || provider.passes.load(Ordering::Relaxed) < served
         {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -275,8 +275,8 @@ fn idle() -> Duration {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let (facts, mut told) = mpsc::channel::<()>(1024);
-        let listening = tokio::spawn(async move { while told.recv().await.is_some() {} });
+        let (facts, mut reported) = mpsc::channel::<()>(1024);
+        let listening = tokio::spawn(async move { while reported.recv().await.is_some() {} });
         let before = spent();
         for _ in 0..EVENTS {
             facts.send(()).await.unwrap();
@@ -294,7 +294,7 @@ fn main() {
     println!("{SERVICES} Services, {NODES} nodes, {EVENTS} slices change; CPU time per event:");
     let before = spent();
     let facts: Vec<Fact> = texts.iter().map(|text| slice_fact(text)).collect();
-    tell("  decode the JSON", since(before));
+    report("  decode the JSON", since(before));
 
     let mut world = World::default();
     for fact in cluster(Some("landfall.dev/local")) {
@@ -304,23 +304,23 @@ fn main() {
     for fact in facts {
         world.apply(fact);
     }
-    tell("  take it into the World", since(before));
+    report("  take it into the World", since(before));
     let keys: Vec<ServiceKey> = world.keys().collect();
     let before = spent();
     for key in &keys {
         let row = world.service(key).unwrap();
         resolve(&row, &world, &ProviderProfile::default()).unwrap();
     }
-    tell("  resolve its Service", since(before));
+    report("  resolve its Service", since(before));
 
-    tell("A wake with nothing to do, one a millisecond", idle());
+    report("A wake with nothing to do, one a millisecond", idle());
     println!("From JSON to the end of the pass, if there is one:");
     for (what, class) in [
         ("watched only", None),
         ("served", Some("landfall.dev/local")),
     ] {
         for (pace, one_by_one) in [("all at once", false), ("one a millisecond", true)] {
-            let took = tell(
+            let took = report(
                 &format!("  the Service is {what}, {pace}"),
                 through_the_engine(class, one_by_one),
             );

@@ -25,17 +25,17 @@ use crate::world::World;
 
 /// Everything that is on record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OnRecord {
+pub struct RecordedClaims {
     /// The claims of each provider instance, in the order of the instances, and for each the one
     /// that counts first.
     pub claims: Vec<Vec<Claim>>,
     /// Addresses that stand in the status of a Service and that another one holds.
-    pub forfeited: BTreeMap<Uid, Vec<Forfeited>>,
+    pub forfeited: BTreeMap<Uid, Vec<LostClaim>>,
 }
 
 /// An address on record that another Service holds, without sharing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forfeited {
+pub struct LostClaim {
     /// Which one.
     pub address: IpAddr,
     /// The Service that holds it.
@@ -77,7 +77,7 @@ pub fn on_record<P: Provider>(
     world: &World,
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
-) -> OnRecord {
+) -> RecordedClaims {
     let mut candidates: Vec<Vec<Candidate>> = providers.iter().map(|_| Vec::new()).collect();
     for row in services {
         let namespace = world.namespace(row.key.namespace());
@@ -89,7 +89,7 @@ pub fn on_record<P: Provider>(
             candidates.extend(claim(&row).map(|claim| Candidate::of(&row, claim)));
         }
     }
-    let mut record = OnRecord::default();
+    let mut record = RecordedClaims::default();
     for (provider, mut candidates) in providers.iter().zip(candidates) {
         candidates.sort_by(|one, other| one.rank.cmp(&other.rank));
         let claims = candidates.into_iter().map(|candidate| candidate.claim);
@@ -104,7 +104,7 @@ pub fn on_record<P: Provider>(
 }
 
 /// Returns the claims of those Services that were ours and that no instance serves any more.
-pub(crate) fn lost(
+pub(crate) fn unserved(
     services: &[Arc<ServiceRow>],
     world: &World,
     classes: &Classes,
@@ -119,9 +119,9 @@ pub(crate) fn lost(
 /// Returns what such a Service holds; `None` for any other one.
 pub(crate) fn lost_claim(row: &ServiceRow, world: &World, classes: &Classes) -> Option<Claim> {
     let namespace = world.namespace(row.key.namespace());
-    let belongs = classes.judge(row, namespace.map(AsRef::as_ref));
-    let lost = classes.has_lost(row, belongs);
-    lost.then(|| claim(row))?
+    let belongs = classes.validate(row, namespace.map(AsRef::as_ref));
+    let unserved = classes.has_lost(row, belongs);
+    unserved.then(|| claim(row))?
 }
 
 /// Returns what a Service holds by its record; `None`: nothing.
@@ -194,7 +194,7 @@ pub fn complaints(row: &ServiceRow) -> Vec<Reason> {
 /// Gives each address to the first that claims it and to those that share it.
 fn settle(
     claims: impl Iterator<Item = Claim>,
-    forfeited: &mut BTreeMap<Uid, Vec<Forfeited>>,
+    forfeited: &mut BTreeMap<Uid, Vec<LostClaim>>,
 ) -> Vec<Claim> {
     let mut settled: Vec<Claim> = Vec::new();
     let mut holders: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
@@ -207,7 +207,7 @@ fn settle(
                 Some(other) => forfeited
                     .entry(claim.uid.clone())
                     .or_default()
-                    .push(Forfeited {
+                    .push(LostClaim {
                         address,
                         holder: other.service.clone(),
                     }),
@@ -259,9 +259,9 @@ impl Candidate {
     }
 }
 
-// === impl Forfeited ===
+// === impl LostClaim ===
 
-impl Forfeited {
+impl LostClaim {
     /// Returns the message for the Service that lost it. A Service of another namespace is not
     /// named: the reader may not look there.
     pub fn reason(&self, loser: &ServiceKey) -> Reason {

@@ -18,26 +18,26 @@ use tokio::task::{self, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::{Backoff, Retries};
-use crate::book::StateStore;
-use crate::claims::Forfeited;
+use crate::claims::LostClaim;
 use crate::debounce::Debounce;
 use crate::follow::{Follower, receive};
+use crate::heartbeat::Heartbeat;
 use crate::instance::Owners;
 use crate::leadership::Role;
 use crate::metrics::Metrics;
 use crate::pass::{EventState, Job, PassEnd};
-use crate::pulse::Pulse;
 use crate::queue::Queue;
 use crate::report::Report;
 use crate::select::{Classes, Ownership};
+use crate::store::StateStore;
 use crate::world::World;
 use audits::Audits;
-use course::Course;
 use ends::Running;
-use lost::Lost;
+use history::PassHistory;
 pub use pools::hand_out_pools;
 use start::slots;
 use tracked::Tracked;
+use unserved::UnservedServices;
 use waiting::Waiting;
 
 /// How an engine runs.
@@ -69,9 +69,9 @@ pub struct Engine<P, R> {
     pool_problems: Vec<Reason>,
     tracked: HashMap<ServiceKey, Tracked>,
     by_uid: HashMap<Uid, ServiceKey>,
-    lost: Lost,
+    unserved: UnservedServices,
     /// Addresses on record that another Service holds.
-    forfeited: BTreeMap<Uid, Vec<Forfeited>>,
+    forfeited: BTreeMap<Uid, Vec<LostClaim>>,
     /// Annotations of the instance that a Service has just left.
     cleared: HashMap<Uid, &'static [&'static str]>,
     /// Changed pools, which come into force together.
@@ -89,18 +89,18 @@ pub struct Engine<P, R> {
     running: HashMap<task::Id, Running>,
     /// Services with a fact that arrived during a pass over them and that may be the pass's own
     /// writing.
-    heard: HashSet<ServiceKey>,
+    received: HashSet<ServiceKey>,
 }
 
 /// What the rest of the process may see of an engine.
 #[derive(Debug)]
 pub struct EngineHandle<P> {
     /// What is known of each Service.
-    pub book: Arc<StateStore>,
+    pub store: Arc<StateStore>,
     /// Counters of passes and steps.
     pub metrics: Arc<Metrics>,
     /// Sign of life of the loop.
-    pub pulse: Arc<Pulse>,
+    pub heartbeat: Arc<Heartbeat>,
     /// The provider instances, in the order of their classes.
     pub providers: Arc<[Arc<P>]>,
     questions: mpsc::Sender<oneshot::Sender<Arc<World>>>,
@@ -164,9 +164,9 @@ fn seconds() -> Timestamp {
 impl<P> Clone for EngineHandle<P> {
     fn clone(&self) -> Self {
         Self {
-            book: self.book.clone(),
+            store: self.store.clone(),
             metrics: self.metrics.clone(),
-            pulse: self.pulse.clone(),
+            heartbeat: self.heartbeat.clone(),
             providers: self.providers.clone(),
             questions: self.questions.clone(),
         }
@@ -193,9 +193,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let queue = Queue::new(&slots(&config, &providers, &*reporter));
         let handle = EngineHandle {
             questions: asking,
-            book: Arc::default(),
+            store: Arc::default(),
             metrics: Arc::default(),
-            pulse: Arc::default(),
+            heartbeat: Arc::default(),
             providers: providers.into(),
         };
         let retries = Retries::new(config.backoff);
@@ -210,7 +210,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
-            lost: Lost::default(),
+            unserved: UnservedServices::default(),
             forfeited: BTreeMap::new(),
             cleared: HashMap::new(),
             pools: Debounce::new(POOLS_TOGETHER, POOLS_AT_MOST),
@@ -222,7 +222,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             passes: JoinSet::new(),
             audits: Audits::default(),
             running: HashMap::new(),
-            heard: HashSet::new(),
+            received: HashSet::new(),
         }
     }
 
@@ -274,9 +274,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     if due.is_some() => {}
                 () = tokio::time::sleep_until(self.pools.due().unwrap_or_else(clock).into()),
                     if self.pools.due().is_some() => self.apply_pools(),
-                Some(_) = self.lost.telling.join_next(), if !self.lost.telling.is_empty() => {}
+                Some(_) = self.unserved.reporting.join_next(), if !self.unserved.reporting.is_empty() => {}
                 _ = beat.tick() => {
-                    self.handle.pulse.beat(clock());
+                    self.handle.heartbeat.beat(clock());
                     self.handle.metrics.events(self.reporter.event_counts());
                 }
                 _ = audit.tick(), if self.at_work => self.start_audit(),
@@ -296,14 +296,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    fn judge(&self, row: &ServiceRow) -> Ownership {
+    fn validate(&self, row: &ServiceRow) -> Ownership {
         let namespace = self.world.namespace(row.key.namespace());
         let affiliation = OwnershipFields {
             instance: self.instance_of(row),
             ..row.into()
         };
         let classes = &self.config.classes;
-        classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref))
+        classes.validate_affiliation(affiliation, namespace.map(AsRef::as_ref))
     }
 
     /// The instance on record of a Service. A status of an earlier release does not say it; then
@@ -332,12 +332,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 gave_up: false,
                 written: None,
                 last_failure: None,
-                telling: EventState::default(),
+                reporting: EventState::default(),
                 marks: row.status.marks.clone(),
                 published: row.status.ingress.clone(),
                 owners: None,
                 replacing: false,
-                course: Course::default(),
+                history: PassHistory::default(),
                 obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
             })
     }
@@ -353,7 +353,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     fn forget(&mut self, key: &ServiceKey) {
         self.drop_tracked(key);
-        self.handle.book.write(|pages| {
+        self.handle.store.write(|pages| {
             pages.records.remove(key);
         });
     }
@@ -365,19 +365,19 @@ fn clock() -> Instant {
 }
 
 mod audits;
-mod contest;
-mod course;
-mod echo;
 mod ends;
 mod facts;
-mod lost;
+mod history;
 mod pools;
 mod prepare;
 mod problems;
 mod record;
 mod role;
+mod self_updates;
 mod start;
+mod status_conflicts;
 mod tracked;
+mod unserved;
 mod waiting;
 
 #[cfg(test)]

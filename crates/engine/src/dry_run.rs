@@ -47,7 +47,7 @@ pub async fn dry_run<P: Provider>(
             steps: Vec::new(),
             reasons,
         };
-        let mut plan = match classes.judge(row, namespace) {
+        let mut plan = match classes.validate(row, namespace) {
             Ownership::SwitchedOff => continue,
             Ownership::NotOurs => {
                 plans.extend(removals(sandboxes, &row.key, &row.uid).await);

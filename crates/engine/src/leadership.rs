@@ -68,7 +68,7 @@ pub enum Decision {
 
 /// What a replica knows.
 #[derive(Clone, Debug)]
-pub struct Standing<'a> {
+pub struct ReplicaView<'a> {
     /// Its own identity. It belongs to one life of one process: no two ever have the same.
     pub identity: &'a str,
     /// The record as it was last seen; `None`: it does not exist.
@@ -85,7 +85,7 @@ pub struct Standing<'a> {
 
 /// What was seen of the record, and since when it is so.
 #[derive(Clone, Debug)]
-pub struct Sight<T> {
+pub struct Observation<T> {
     seen: Option<T>,
     seen_at: Instant,
     /// When the last look was answered; `None`: the last one was not, or there was none.
@@ -190,7 +190,7 @@ impl Times {
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub fn judge(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), String> {
         let seconds = |time: Duration| time.as_secs_f64();
         let Self {
             lease,
@@ -232,7 +232,7 @@ impl Times {
 }
 
 /// Decides what to do now.
-pub fn decide(standing: &Standing<'_>, times: &Times, now: Instant) -> Decision {
+pub fn decide(standing: &ReplicaView<'_>, times: &Times, now: Instant) -> Decision {
     if let Some(renewed_at) = standing.renewed_at {
         let taken = standing
             .record
@@ -306,7 +306,7 @@ impl Turns {
 
     /// Decides whether this replica may lead; `term`: in which one it does. Returns when to ask
     /// again at the latest.
-    pub fn judge(
+    pub fn validate(
         &mut self,
         term: Option<u64>,
         works: bool,
@@ -347,9 +347,9 @@ impl Turns {
     }
 }
 
-// === impl Sight ===
+// === impl Observation ===
 
-impl<T> Sight<T> {
+impl<T> Observation<T> {
     /// Nothing was seen yet.
     pub fn new(now: Instant) -> Self {
         Self {

@@ -11,24 +11,24 @@
 //! waits inside a pass for a cloud to finish.
 
 pub mod backoff;
-pub mod book;
 pub mod claims;
 pub mod debounce;
 pub mod driver;
 pub mod dry_run;
 pub mod follow;
+pub mod heartbeat;
 mod held;
 pub mod instance;
 pub mod leadership;
 pub mod metrics;
 pub mod pass;
 pub mod progress;
-pub mod pulse;
 pub mod queue;
 pub mod report;
 pub mod resolve;
 pub mod select;
 pub mod status;
+pub mod store;
 pub mod world;
 
 pub use claims::claims;

@@ -42,7 +42,7 @@ pub struct Job {
     /// What the last pass failed with, so that each failure has one event.
     pub last_failure: Option<String>,
     /// What events have reported of the change that is in progress.
-    pub telling: EventState,
+    pub reporting: EventState,
     /// What was carried out since the Service was last settled.
     pub progress: Progress,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
@@ -65,7 +65,7 @@ pub struct PassEnd {
     /// What this pass failed of; or the one before, if nothing shows yet whether that is healed.
     pub failure: Option<String>,
     /// What events have reported of the change that is in progress.
-    pub telling: EventState,
+    pub reporting: EventState,
     /// Whether it changed anything outside.
     pub changed: bool,
     /// What was carried out since the Service was last settled.
@@ -130,7 +130,7 @@ impl PassEnd {
             reasons: job.errors.clone(),
             pending: Vec::new(),
             failure: None,
-            telling: job.telling.clone(),
+            reporting: job.reporting.clone(),
             changed: false,
             progress: job.progress.clone(),
             writing: Writing::Nothing,

@@ -112,9 +112,9 @@ fn resolve_version(
         certificates: accepted.unwrap_or_default(),
         previous: accepted.is_some(),
     };
-    ports::judge(&scene, &mut findings);
-    limits::judge(&scene, &reading, &mut findings);
-    judge_options(&scene, &reading, &mut findings);
+    ports::validate(&scene, &mut findings);
+    limits::validate(&scene, &reading, &mut findings);
+    validate_options(&scene, &reading, &mut findings);
     let address = address::spec(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
     let mut resolver = members::MemberResolver::gather(&scene);
@@ -188,14 +188,14 @@ fn health_check_port(service: &ServiceRow) -> Option<NonZeroU16> {
 }
 
 /// Asks the provider about everything that the user asks for.
-fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+fn validate_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     for given in &reading.given {
         let asks = !matches!(
             given.value.trim(),
             "off" | "none" | "false" | "stream" | "-1"
         );
         if asks {
-            let reason = judge_support(scene.profile, given.option);
+            let reason = validate_support(scene.profile, given.option);
             findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));
         }
     }
@@ -223,18 +223,18 @@ fn judge_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut F
         ),
     ];
     for (option, field, _) in fields.into_iter().filter(|(_, _, given)| *given) {
-        let reason = judge_support(scene.profile, option);
+        let reason = validate_support(scene.profile, option);
         findings.extend(reason.map(|reason| reason.at(field)));
     }
     for (field, value) in &service.node_fields {
         let place = format!("spec.{field}");
         let option = OptionId::of_field(&place);
-        let reason = option.and_then(|option| judge_support(scene.profile, option));
+        let reason = option.and_then(|option| validate_support(scene.profile, option));
         findings.extend(reason.map(|reason| reason.at(place).value(value.clone())));
     }
 }
 
-fn judge_support(profile: &ProviderProfile, option: OptionId) -> Option<Reason> {
+fn validate_support(profile: &ProviderProfile, option: OptionId) -> Option<Reason> {
     let provider = profile.provider;
     match (profile.support)(option) {
         Support::Supported => None,

@@ -80,12 +80,12 @@ impl Classes {
     }
 
     /// Whose a Service is, whether or not it is being deleted. `namespace` is the Service's.
-    pub fn judge(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Ownership {
-        self.judge_affiliation(service.into(), namespace)
+    pub fn validate(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Ownership {
+        self.validate_affiliation(service.into(), namespace)
     }
 
     /// The same by the fields that decide it.
-    pub fn judge_affiliation(
+    pub fn validate_affiliation(
         &self,
         service: OwnershipFields<'_>,
         namespace: Option<&NamespaceRow>,
@@ -141,7 +141,7 @@ impl Classes {
             wants_load_balancer: true,
             ..service.into()
         };
-        match self.judge_affiliation(as_it_was, namespace) {
+        match self.validate_affiliation(as_it_was, namespace) {
             Ownership::Ours(instance) => Some(instance),
             Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
         }
@@ -305,7 +305,7 @@ mod tests {
 
     use super::*;
 
-    fn judge(classes: &Classes, class: Option<&str>, of_namespace: Option<&str>) -> Ownership {
+    fn validate(classes: &Classes, class: Option<&str>, of_namespace: Option<&str>) -> Ownership {
         let service = svc("web")
             .port(80)
             .with(|row| row.class = class.map(Into::into))
@@ -315,7 +315,7 @@ mod tests {
             labels: BTreeMap::new(),
             annotations: BTreeMap::from([(DEFAULT_CLASS_ANNOTATION.to_owned(), class.to_owned())]),
         });
-        classes.judge(&service, namespace.as_ref())
+        classes.validate(&service, namespace.as_ref())
     }
 
     fn ours(classes: &Classes, position: usize) -> Ownership {
@@ -330,32 +330,32 @@ mod tests {
     fn a_class_names_the_instance_and_others_are_not_ours() {
         let classes = two(None);
         assert_eq!(
-            judge(&classes, Some("landfall.dev/inner"), None),
+            validate(&classes, Some("landfall.dev/inner"), None),
             ours(&classes, 1)
         );
         assert_eq!(
-            judge(&classes, Some("landfall.dev/x"), None),
+            validate(&classes, Some("landfall.dev/x"), None),
             Ownership::UnknownClass
         );
         assert_eq!(
-            judge(&classes, Some("example.com/inner"), None),
+            validate(&classes, Some("example.com/inner"), None),
             Ownership::NotOurs
         );
-        assert_eq!(judge(&classes, None, None), Ownership::NotOurs);
+        assert_eq!(validate(&classes, None, None), Ownership::NotOurs);
     }
 
     #[test]
     fn without_a_class_the_namespace_decides_before_the_process() {
         let classes = two(Some("edge"));
-        assert_eq!(judge(&classes, None, None), ours(&classes, 0));
-        assert_eq!(judge(&classes, None, Some("inner")), ours(&classes, 1));
+        assert_eq!(validate(&classes, None, None), ours(&classes, 0));
+        assert_eq!(validate(&classes, None, Some("inner")), ours(&classes, 1));
         assert_eq!(
-            judge(&classes, None, Some("landfall.dev/inner")),
+            validate(&classes, None, Some("landfall.dev/inner")),
             ours(&classes, 1)
         );
-        assert_eq!(judge(&classes, None, Some("x")), Ownership::UnknownClass);
+        assert_eq!(validate(&classes, None, Some("x")), Ownership::UnknownClass);
         assert_eq!(
-            judge(&classes, Some("landfall.dev/edge"), Some("inner")),
+            validate(&classes, Some("landfall.dev/edge"), Some("inner")),
             ours(&classes, 0)
         );
     }
@@ -392,7 +392,7 @@ mod tests {
             .with(|row| row.wants_load_balancer = false)
             .row();
         assert_eq!(
-            Classes::only("local").judge(&service, None),
+            Classes::only("local").validate(&service, None),
             Ownership::NotOurs
         );
     }

@@ -72,7 +72,7 @@ impl World {
                 Some(_) => Affected::one(key),
                 None => Affected::None,
             },
-            Fact::Slice(row) => Affected::Services(self.slices.insert(&row)).or_nobody(),
+            Fact::Slice(row) => Affected::Services(self.slices.insert(&row)).or_none(),
             Fact::SliceGone(key) => match self.slices.remove(&key) {
                 Some(service) => Affected::one(service),
                 None => Affected::None,
@@ -119,8 +119,8 @@ impl World {
             }
             Fact::Pool(row) => Affected::pools(self.pools.insert(&row)),
             Fact::PoolGone(name) => Affected::pools(self.pools.remove(name)),
-            Fact::PoolsInDoubt { part, in_doubt } => {
-                Affected::pools(self.pools.doubt(part, in_doubt))
+            Fact::PoolsIncomplete { part, incomplete } => {
+                Affected::pools(self.pools.set_incomplete(part, incomplete))
             }
             Fact::SourceProblems { part, reasons } => {
                 if reasons.is_empty() {
@@ -232,8 +232,8 @@ impl World {
     }
 
     /// Whether address pools may be missing, because a source can't be read.
-    pub fn pools_in_doubt(&self) -> bool {
-        self.pools.in_doubt()
+    pub fn pools_incomplete(&self) -> bool {
+        self.pools.incomplete()
     }
 
     /// Whether no node has been known since the start.
@@ -289,7 +289,7 @@ impl Affected {
         if changed { Self::Pools } else { Self::None }
     }
 
-    fn or_nobody(self) -> Self {
+    fn or_none(self) -> Self {
         match self {
             Self::Services(keys) if keys.is_empty() => Self::None,
             other => other,

@@ -88,7 +88,7 @@ pub(crate) struct Merged {
 
 /// Objects that may stand where they can't be read.
 #[derive(Debug)]
-pub(crate) struct Doubts<'a> {
+pub(crate) struct UnreadableParts<'a> {
     /// Any object may.
     all: bool,
     spoilt: BTreeSet<&'a ObjectKey>,
@@ -191,8 +191,8 @@ impl Catalog {
     }
 
     /// What may stand in a file that could not be read, or not quite.
-    pub(crate) fn doubts(&self) -> Doubts<'_> {
-        Doubts {
+    pub(crate) fn unreadable_parts(&self) -> UnreadableParts<'_> {
+        UnreadableParts {
             all: self.unlisted || self.parts.iter().any(|part| part.unclear),
             spoilt: self
                 .parts
@@ -301,9 +301,9 @@ impl Catalog {
     }
 }
 
-// === impl Doubts ===
+// === impl UnreadableParts ===
 
-impl Doubts<'_> {
+impl UnreadableParts<'_> {
     /// Whether an object may stand in a file that could not be read, or not quite.
     pub(crate) fn may_hide(&self, key: &ObjectKey) -> bool {
         self.all || self.spoilt.contains(key)

@@ -45,7 +45,7 @@ pub(crate) struct Disk {
 
 /// One look around.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct DiskSurvey {
     pub(crate) survey: Survey,
     /// Folders in which a change could matter.
     pub(crate) folders: BTreeSet<PathBuf>,
@@ -106,8 +106,8 @@ impl Disk {
     }
 
     /// Looks around, and reads what changed since the last time.
-    pub(crate) fn look(&mut self, stdin: &mut dyn Read) -> Look {
-        let mut look = Look::default();
+    pub(crate) fn look(&mut self, stdin: &mut dyn Read) -> DiskSurvey {
+        let mut look = DiskSurvey::default();
         let mut taken = HashSet::new();
         for path in self.paths.clone() {
             if path.as_os_str() == STDIN {
@@ -142,7 +142,7 @@ impl Disk {
     }
 
     /// A path that was given and is not there (any more), or can't be asked for.
-    fn absent(&self, path: &Path, error: &io::Error, look: &mut Look) {
+    fn absent(&self, path: &Path, error: &io::Error, look: &mut DiskSurvey) {
         let name = name_of(path);
         let reason = io_reason(&name, "can't be read", error);
         if self.folders.contains(path) {
@@ -161,7 +161,7 @@ impl Disk {
         folder: &Path,
         depth: usize,
         taken: &mut HashSet<PathBuf>,
-        look: &mut Look,
+        look: &mut DiskSurvey,
     ) {
         look.folders.insert(folder.to_owned());
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -226,7 +226,7 @@ impl Disk {
         real: Option<PathBuf>,
         metadata: &Metadata,
         taken: &mut HashSet<PathBuf>,
-        look: &mut Look,
+        look: &mut DiskSurvey,
     ) {
         if let Some(real) = real
             && (self.is_ours(&real) || !taken.insert(real))
@@ -249,7 +249,7 @@ impl Disk {
     }
 
     /// Reads what changed.
-    fn read(&mut self, look: &mut Look) {
+    fn read(&mut self, look: &mut DiskSurvey) {
         let unread = std::mem::take(&mut look.unread);
         let findings = parallel::map(&unread, |it| read_file(&it.path, &it.name, it.print));
         for (Unread { position, name, .. }, (finding, print)) in unread.into_iter().zip(findings) {
@@ -269,7 +269,7 @@ impl Disk {
             && real.file_name().is_some_and(crate::state::is_own_file)
     }
 
-    fn pipe(&mut self, path: &Path, metadata: &Metadata, look: &mut Look) {
+    fn pipe(&mut self, path: &Path, metadata: &Metadata, look: &mut DiskSurvey) {
         let name = name_of(path);
         if self.streams.contains(&name) {
             return self.stream(&name, &mut io::empty(), look);
@@ -288,7 +288,7 @@ impl Disk {
         }
     }
 
-    fn stream(&mut self, name: &Arc<str>, stream: &mut dyn Read, look: &mut Look) {
+    fn stream(&mut self, name: &Arc<str>, stream: &mut dyn Read, look: &mut DiskSurvey) {
         let finding = if self.streams.insert(name.clone()) {
             read_all(stream, name)
         } else {
@@ -301,9 +301,9 @@ impl Disk {
     }
 }
 
-// === impl Look ===
+// === impl DiskSurvey ===
 
-impl Look {
+impl DiskSurvey {
     /// A look that found this, and has nothing left to read.
     #[cfg(feature = "memory")]
     pub(crate) fn of(survey: Survey) -> Self {

@@ -19,6 +19,7 @@
 
 mod blocking;
 mod catalog;
+mod debounce;
 mod disk;
 mod hash_secret;
 mod identity;
@@ -34,13 +35,12 @@ mod parallel;
 mod pools;
 mod registry;
 mod report;
+mod reported;
 mod scanner;
-mod settle;
 mod snapshot;
 mod source;
 mod state;
 mod store;
-mod told;
 mod watch;
 
 pub use hash_secret::{hash_secret, random_secret};

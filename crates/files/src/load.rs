@@ -8,7 +8,7 @@ use landfall_model::rows::Fact;
 
 use crate::catalog::Catalog;
 use crate::disk::Disk;
-use crate::told::appeared;
+use crate::reported::appeared;
 
 /// What the manifests say.
 #[derive(Clone, Debug, Default)]

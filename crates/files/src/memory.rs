@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::source::Manifests;
 use crate::state::StateError;
 use crate::state::sim::Sim;
-pub use crate::state::sim::Trouble;
+pub use crate::state::sim::SimFault;
 use crate::store::ManifestStore;
 
 /// The disk of a state directory. Clones share it.
@@ -68,7 +68,7 @@ impl StateDisk {
     }
 
     /// Lets something happen at the operation that is so many away.
-    pub fn plan(&self, away: usize, trouble: Trouble) {
+    pub fn plan(&self, away: usize, trouble: SimFault) {
         self.0.plan(away, trouble);
     }
 
@@ -78,11 +78,11 @@ impl StateDisk {
     }
 
     /// Everything works again, and nothing is planned.
-    pub fn mend(&self) {
-        self.0.mend();
+    pub fn repair(&self) {
+        self.0.repair();
     }
 
-    /// Returns when an operation came to a [`Trouble::CutBefore`] or [`Trouble::CutAfter`].
+    /// Returns when an operation came to a [`SimFault::CutBefore`] or [`SimFault::CutAfter`].
     pub async fn went_off(&self) {
         self.0.went_off().await;
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalog::{File, Finding, Survey};
-use crate::disk::{self, Look};
+use crate::disk::{self, DiskSurvey};
 
 /// The files of a folder. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ impl Files {
 // === impl FilesView ===
 
 impl FilesView {
-    /// Looks at these files for the first time.
+    /// Reads these files for the first time.
     pub(crate) fn new(files: Files) -> Self {
         Self {
             files,
@@ -53,7 +53,7 @@ impl FilesView {
     }
 
     /// Looks around, and reads what changed since the last time.
-    pub(crate) fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> DiskSurvey {
         let mut survey = Survey::default();
         let texts = self.files.texts();
         self.seen.retain(|name, _| texts.contains_key(name));
@@ -67,6 +67,6 @@ impl FilesView {
             let name = name.clone();
             survey.files.push(File { name, finding });
         }
-        Look::of(survey)
+        DiskSurvey::of(survey)
     }
 }

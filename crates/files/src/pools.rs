@@ -17,7 +17,7 @@ use crate::registry::Pools;
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Settled {
     /// What is reported.
-    pub(crate) told: Pools,
+    pub(crate) reported: Pools,
     /// The part of it that is valid: to be remembered.
     pub(crate) valid: Pools,
     /// Newest versions that are not used.
@@ -74,7 +74,7 @@ pub(crate) fn settle(
             if !is_newest {
                 replaced.insert(name.to_owned());
             }
-            settled.told.insert(name.to_owned(), row.clone());
+            settled.reported.insert(name.to_owned(), row.clone());
             settled.valid.insert(name.to_owned(), row.clone());
         }
     }
@@ -88,7 +88,7 @@ pub(crate) fn settle(
     // What was never valid is validated, and spoken about, where pools are used.
     for (name, row) in fresh {
         settled
-            .told
+            .reported
             .entry(name.clone())
             .or_insert_with(|| row.clone());
     }

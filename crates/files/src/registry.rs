@@ -114,12 +114,12 @@ impl Registry {
         }
     }
 
-    /// Takes in what differs from the previous manifests. `in_doubt` returns whether a Service may
-    /// stand in a file that can't be read, and `why` what is wrong with that.
+    /// Takes in what differs from the previous manifests. `incomplete` returns whether a Service
+    /// may stand in a file that can't be read, and `why` what is wrong with that.
     pub(crate) fn want(
         &mut self,
         changes: Wanted,
-        in_doubt: impl Fn(&ServiceKey) -> bool,
+        incomplete: impl Fn(&ServiceKey) -> bool,
         why: impl Fn(&ServiceKey) -> Vec<Reason>,
         now: Timestamp,
     ) {
@@ -139,7 +139,7 @@ impl Registry {
             }
         }
         let vanished = self.unwanted.iter();
-        let vanished = vanished.filter(|key| !self.unseen.contains(*key) || !in_doubt(key));
+        let vanished = vanished.filter(|key| !self.unseen.contains(*key) || !incomplete(key));
         touched.extend(vanished.cloned());
         for key in touched {
             self.unseen.remove(&key);

@@ -7,7 +7,7 @@ use landfall_model::reason::{Code, Reason};
 use tokio::time::Instant;
 
 use crate::catalog::Survey;
-use crate::disk::{Disk, Look};
+use crate::disk::{Disk, DiskSurvey};
 #[cfg(feature = "memory")]
 use crate::memory_files::FilesView;
 use crate::watch::Watcher;
@@ -95,7 +95,7 @@ impl Scanner {
 // === impl Files ===
 
 impl Files {
-    fn look(&mut self, stdin: &mut dyn Read) -> Look {
+    fn look(&mut self, stdin: &mut dyn Read) -> DiskSurvey {
         match self {
             Self::Disk(disk) => disk.look(stdin),
             #[cfg(feature = "memory")]

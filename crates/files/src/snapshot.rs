@@ -22,7 +22,7 @@ use landfall_model::wire::{self, ObjectMeta, SERVICE_NAME_LABEL};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::state::folder::{Folder as _, Medium, RealFolder};
+use crate::state::folder::{Folder as _, OpenFile, RealFolder};
 use crate::state::{SNAPSHOT, SNAPSHOT_FRESH, StateDir, StateError, io_error};
 
 /// What the first line says of the file.
@@ -368,7 +368,7 @@ fn replace(files: &mut RealFolder, content: &[u8]) -> io::Result<()> {
     files.sync()
 }
 
-fn write_all(medium: &mut dyn Medium, content: &[u8]) -> io::Result<()> {
+fn write_all(medium: &mut dyn OpenFile, content: &[u8]) -> io::Result<()> {
     let (mut rest, mut place) = (content, 0);
     while !rest.is_empty() {
         match medium.write_at(rest, place) {

@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blocking::Blocking;
 use crate::catalog::{Catalog, Changes};
+use crate::debounce::Debounce;
 use crate::disk::Disk;
 use crate::manifest::{Object, ObjectKey};
 #[cfg(feature = "memory")]
 use crate::memory_files::FilesView;
 use crate::pools;
 use crate::registry::{Pools, Registry, Wanted};
+use crate::reported::{FactDiff, Problems};
 use crate::scanner::{Files, Scan, Scanner, routine, unwatched};
-use crate::settle::Settle;
 use crate::state::{Remembered, StateDir, StateError};
 use crate::store::ManifestStore;
-use crate::told::{FactDiff, Problems};
 use crate::watch::{self, Hint, Hints};
 
 /// How often it is looked whether the state directory is still the one that is held.
@@ -74,7 +74,7 @@ pub struct Manifests {
     catalog: Catalog,
     /// The pools of the files that can be read.
     pools: Pools,
-    told: FactDiff,
+    reported: FactDiff,
     /// What vanished and is still to be sent, after the Services.
     vanished: Vec<Fact>,
     /// What is wrong with the files, as of the last look.
@@ -83,7 +83,7 @@ pub struct Manifests {
     state_problems: Vec<Reason>,
     /// Pools that are sent as remembered, because they are in no readable file.
     doubtful_pools: Vec<String>,
-    settle: Settle,
+    debounce: Debounce,
     asked: Arc<Notify>,
     /// Whether the last look came so soon that what is missing may be on its way to another file.
     is_brisk: bool,
@@ -98,10 +98,10 @@ pub struct Manifests {
 }
 
 /// The receiver of the facts is gone.
-struct Silenced;
+struct ReceiverGone;
 
 /// Where facts go.
-struct Teller {
+struct FactSender {
     facts: mpsc::Sender<Fact>,
     cancel: CancellationToken,
 }
@@ -174,12 +174,12 @@ impl Manifests {
             store,
             catalog: Catalog::default(),
             pools: Pools::new(),
-            told: FactDiff::default(),
+            reported: FactDiff::default(),
             vanished: Vec::new(),
             file_problems: Problems::new(),
             state_problems: Vec::new(),
             doubtful_pools: Vec::new(),
-            settle: Settle::default(),
+            debounce: Debounce::default(),
             asked: Arc::default(),
             is_brisk: false,
             is_untold: false,
@@ -200,43 +200,43 @@ impl Manifests {
     /// Sends everything that is there, then [`Fact::Synced`], then every change, until cancelled or
     /// until the receiver is gone.
     pub async fn run(mut self, facts: mpsc::Sender<Fact>, cancel: CancellationToken) {
-        let teller = Teller { facts, cancel };
+        let teller = FactSender { facts, cancel };
         if self.serve(&teller).await.is_err() {
             tracing::debug!("the manifest source stopped");
         }
     }
 
-    async fn serve(&mut self, teller: &Teller) -> Result<(), Silenced> {
-        self.tell_objects(teller).await?;
-        self.tell_services(teller).await?;
-        teller.tell(vec![Fact::Synced]).await?;
+    async fn serve(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
+        self.report_objects(teller).await?;
+        self.report_services(teller).await?;
+        teller.report(vec![Fact::Synced]).await?;
         let mut has_looked = true;
         loop {
             // What manifests say needs no record to be acted upon, and traffic need not wait for
             // the disk. What is written for it goes to the disk together with it, or after it.
-            self.tell_services(teller).await?;
+            self.report_services(teller).await?;
             let is_news = self.remember(has_looked).await;
-            self.tell_services(teller).await?;
+            self.report_services(teller).await?;
             if is_news {
-                self.tell_problems(teller).await?;
+                self.report_problems(teller).await?;
             }
             has_looked = self.next_event(teller).await?;
             if has_looked && self.look().await? {
-                self.tell_objects(teller).await?;
+                self.report_objects(teller).await?;
             }
         }
     }
 
     /// Waits for something to do. Returns whether that is a look.
-    async fn next_event(&mut self, teller: &Teller) -> Result<bool, Silenced> {
+    async fn next_event(&mut self, teller: &FactSender) -> Result<bool, ReceiverGone> {
         loop {
-            let look_at = match self.settle.due() {
+            let look_at = match self.debounce.due() {
                 Some(due) => self.routine.min(Instant::from_std(due)),
                 None => self.routine,
             };
             // Every branch is cancel-safe: a permit, a channel, a point in time.
             tokio::select! {
-                () = teller.cancel.cancelled() => return Err(Silenced),
+                () = teller.cancel.cancelled() => return Err(ReceiverGone),
                 () = self.store.changed() => return Ok(false),
                 hint = next_hint(self.hints.as_mut()) => self.stirred(&hint),
                 () = self.asked.notified() => return Ok(true),
@@ -261,17 +261,17 @@ impl Manifests {
     fn stirred(&mut self, hint: &Hint) {
         let now = Instant::now().into_std();
         if self.hints.as_ref().is_some_and(Hints::were_lost) {
-            self.settle.stir_somewhere(now);
+            self.debounce.stir_somewhere(now);
         } else {
-            self.settle.stir(&hint.path, hint.stir, now);
+            self.debounce.stir(&hint.path, hint.stir, now);
         }
     }
 
     /// Returns whether there may be something to send.
-    async fn look(&mut self) -> Result<bool, Silenced> {
-        self.is_brisk = self.settle.is_brisk();
+    async fn look(&mut self) -> Result<bool, ReceiverGone> {
+        self.is_brisk = self.debounce.is_brisk();
         // Before the look, so that what stirs meanwhile leads to the next one.
-        self.settle.looked();
+        self.debounce.looked();
         let mut scanner = std::mem::take(&mut self.scanner);
         let looked = self.store.blocking().run(move || {
             let scan = scanner.scan(&mut io::empty());
@@ -285,7 +285,7 @@ impl Manifests {
             Err(error) => {
                 // The runtime is going down, or reading panicked, which it must not.
                 tracing::error!(%error, "manifests can't be read any more");
-                Err(Silenced)
+                Err(ReceiverGone)
             }
         }
     }
@@ -303,7 +303,7 @@ impl Manifests {
         is_news
     }
 
-    async fn tell_objects(&mut self, teller: &Teller) -> Result<(), Silenced> {
+    async fn report_objects(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
         let (mut services, mut objects) = (Wanted::new(), Changes::new());
         for (key, object) in self.catalog.changes() {
             match (key, object) {
@@ -320,23 +320,24 @@ impl Manifests {
         }
         self.is_untold = self.is_brisk && {
             let misses_service = self.store.with(|registry| registry.misses_any(&services));
-            misses_service || self.told.misses_any(&objects, &self.pools)
+            misses_service || self.reported.misses_any(&objects, &self.pools)
         };
         if self.is_untold {
-            self.settle.stir_somewhere(Instant::now().into_std());
+            self.debounce.stir_somewhere(Instant::now().into_std());
             return Ok(());
         }
         self.catalog.settle();
         self.file_problems = self.catalog.problems();
         let catalog = &self.catalog;
-        let doubts = catalog.doubts();
+        let unreadable_parts = catalog.unreadable_parts();
         let pools = &self.pools;
         let settled = self.store.change(|registry| {
-            let in_doubt = |key: &ServiceKey| doubts.may_hide(&ObjectKey::Service(key.clone()));
+            let incomplete =
+                |key: &ServiceKey| unreadable_parts.may_hide(&ObjectKey::Service(key.clone()));
             let why = |key: &ServiceKey| catalog.why_hidden(key);
-            registry.want(services, in_doubt, why, Timestamp::now());
+            registry.want(services, incomplete, why, Timestamp::now());
             let settled = pools::settle(pools, registry.pools(), |name| {
-                doubts.may_hide(&ObjectKey::Pool(name.to_owned()))
+                unreadable_parts.may_hide(&ObjectKey::Pool(name.to_owned()))
             });
             registry.want_pools(settled.valid.clone());
             settled
@@ -349,26 +350,30 @@ impl Manifests {
         }
         self.doubtful_pools = settled.doubtful;
         let no_more = self
-            .told
+            .reported
             .pools()
-            .filter(|it| !settled.told.contains_key(*it));
+            .filter(|it| !settled.reported.contains_key(*it));
         objects.extend(no_more.map(|name| (ObjectKey::Pool(name.clone()), None)));
-        let told = settled.told.into_iter();
-        objects.extend(told.map(|(name, row)| (ObjectKey::Pool(name), Some(Object::Pool(row)))));
-        let (mut appeared, vanished) = self.told.objects(objects);
+        let reported = settled.reported.into_iter();
+        objects
+            .extend(reported.map(|(name, row)| (ObjectKey::Pool(name), Some(Object::Pool(row)))));
+        let (mut appeared, vanished) = self.reported.objects(objects);
         self.vanished.extend(vanished);
-        appeared.extend(self.told.doubt_pools(self.catalog.may_hide_pools()));
-        teller.tell(appeared).await?;
-        self.tell_problems(teller).await
+        appeared.extend(
+            self.reported
+                .set_pools_incomplete(self.catalog.may_hide_pools()),
+        );
+        teller.report(appeared).await?;
+        self.report_problems(teller).await
     }
 
-    async fn tell_services(&mut self, teller: &Teller) -> Result<(), Silenced> {
+    async fn report_services(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
         let changes = self.store.with(Registry::take_changed);
-        teller.tell(self.told.services(changes)).await?;
-        teller.tell(std::mem::take(&mut self.vanished)).await
+        teller.report(self.reported.services(changes)).await?;
+        teller.report(std::mem::take(&mut self.vanished)).await
     }
 
-    async fn tell_problems(&mut self, teller: &Teller) -> Result<(), Silenced> {
+    async fn report_problems(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
         let mut problems = self.file_problems.clone();
         if let Some(reason) = &self.unwatched {
             problems.insert(WATCHING.into(), vec![reason.clone()]);
@@ -378,7 +383,7 @@ impl Manifests {
         {
             problems.insert(path.to_string_lossy().into(), self.state_problems.clone());
         }
-        teller.tell(self.told.problems(problems)).await
+        teller.report(self.reported.problems(problems)).await
     }
 
     /// Makes durable what changed without a waiting caller: Services that came and went.
@@ -406,7 +411,7 @@ impl Manifests {
         });
         if count > 0 {
             doubtful.truncate(NAMED);
-            problems.push(in_doubt(doubtful, count));
+            problems.push(incomplete(doubtful, count));
         }
         let is_news = problems != self.state_problems;
         self.state_problems = problems;
@@ -424,7 +429,7 @@ async fn next_hint(hints: Option<&mut Hints>) -> Hint {
     }
 }
 
-fn in_doubt(mut named: Vec<String>, count: usize) -> Reason {
+fn incomplete(mut named: Vec<String>, count: usize) -> Reason {
     if count > named.len() {
         named.push(format!("{} more", count - named.len()));
     }
@@ -441,14 +446,14 @@ fn in_doubt(mut named: Vec<String>, count: usize) -> Reason {
     )
 }
 
-// === impl Teller ===
+// === impl FactSender ===
 
-impl Teller {
-    async fn tell(&self, facts: Vec<Fact>) -> Result<(), Silenced> {
+impl FactSender {
+    async fn report(&self, facts: Vec<Fact>) -> Result<(), ReceiverGone> {
         for fact in facts {
             match self.cancel.run_until_cancelled(self.facts.send(fact)).await {
                 Some(Ok(())) => {}
-                Some(Err(_)) | None => return Err(Silenced),
+                Some(Err(_)) | None => return Err(ReceiverGone),
             }
         }
         Ok(())

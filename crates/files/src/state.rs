@@ -27,7 +27,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) use entry::{Entry, Key};
 use folder::{Folder, RealFolder};
 pub(crate) use journal::Changes;
-use journal::{Damage, Fault, Journal};
+use journal::{Corruption, Fault, Journal};
 
 use crate::parallel;
 
@@ -338,15 +338,15 @@ fn located(folder: &Path, fault: Fault) -> StateError {
     io_error(&folder.join(file), what)(source)
 }
 
-fn damaged(path: &Path, damage: Damage) -> StateError {
+fn damaged(path: &Path, damage: Corruption) -> StateError {
     let path = path.to_owned();
     match damage {
-        Damage::Format(found) => StateError::Version {
+        Corruption::Format(found) => StateError::Version {
             path,
             found,
             known: journal::FORMAT,
         },
-        Damage::Broken(why) => StateError::Corrupt { path, why },
+        Corruption::Broken(why) => StateError::Corrupt { path, why },
     }
 }
 

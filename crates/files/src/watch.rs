@@ -14,7 +14,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Config, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 
-use crate::settle::FsEvent;
+use crate::debounce::FsEvent;
 
 /// Hints that may wait. A burst that is longer is the same as "look everywhere".
 const HINTS: usize = 256;

@@ -9,7 +9,7 @@
 //! - *reserved*: an address that a Service gives up stays occupied until [`Allocator::free`]: as
 //!   long as a record may name it, it is given to no other Service.
 
-mod judge;
+mod validate;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,7 +29,7 @@ use crate::proposal::Proposal;
 use crate::refusal::Refusal;
 use crate::request::{Claimant, Request, at_most_one_of_each_family};
 
-pub(crate) use judge::judge_admission;
+pub(crate) use validate::validate_admission;
 
 /// Address pools and the claims on them.
 ///
@@ -38,7 +38,7 @@ pub(crate) use judge::judge_admission;
 pub struct Allocator {
     pools: PoolSet,
     /// Whether there may be pools that are not known.
-    in_doubt: bool,
+    incomplete: bool,
     /// One per pool, in the same order.
     states: Vec<PoolState>,
     occupied: HashMap<IpAddr, Occupancy>,
@@ -107,19 +107,19 @@ impl Allocator {
 
     /// Forgets all holders. The pools stay, and whether there may be others.
     pub fn forget_claims(&mut self) {
-        let in_doubt = self.in_doubt;
+        let incomplete = self.incomplete;
         *self = Self::new(std::mem::take(&mut self.pools));
-        self.in_doubt = in_doubt;
+        self.incomplete = incomplete;
     }
 
     /// Says whether there may be pools beside the known ones. As long as there may be, no Service
     /// leaves an address because no pool has it.
-    pub fn doubt(&mut self, in_doubt: bool) {
-        self.in_doubt = in_doubt;
+    pub fn set_incomplete(&mut self, incomplete: bool) {
+        self.incomplete = incomplete;
     }
 
-    pub(crate) fn in_doubt(&self) -> bool {
-        self.in_doubt
+    pub(crate) fn incomplete(&self) -> bool {
+        self.incomplete
     }
 
     /// The pools.
@@ -182,7 +182,7 @@ impl Allocator {
         let held = self.held_addresses(&request.claimant.uid);
         for address in proposal.addresses.iter() {
             if held.contains(address) {
-                self.judge_sharing(&request.claimant, address)?;
+                self.validate_sharing(&request.claimant, address)?;
             } else {
                 let (pool, _) =
                     self.pools
@@ -191,7 +191,7 @@ impl Allocator {
                             address,
                             known: self.pools.names(),
                         })?;
-                self.judge(request, pool, address)?;
+                self.validate(request, pool, address)?;
             }
         }
         self.hold(&request.claimant, proposal.addresses, None);
@@ -249,7 +249,7 @@ impl Allocator {
         }
         for address in addresses.iter() {
             // What is on record was given out by rules that may have been others.
-            if let Err(refusal) = self.judge_holders(claimant, address, true) {
+            if let Err(refusal) = self.validate_holders(claimant, address, true) {
                 refusals.push(refusal);
                 addresses = addresses.without(&address.into());
             }

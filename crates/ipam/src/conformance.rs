@@ -7,7 +7,7 @@ use landfall_model::{Code, ServiceKey};
 
 use crate::testing::{allocator, exists, ip, ips, name, pool, pool_set, selector, svc};
 use crate::{
-    Allocator, Conflict, Counters, Decision, PassedOver, PoolSet, Refusal, Restore, Verdict,
+    Allocator, Conflict, Counters, Decision, PoolSet, Refusal, Restore, SkippedPool, Verdict,
     WantedFamilies, Why, parse_requested_addresses,
 };
 

@@ -67,4 +67,4 @@ pub use selector::{
     Expression, ExpressionSpec, LabelSelector, Labels, Operator, SelectorError, SelectorSpec,
 };
 pub use sharing::{BackendKey, SharingKey, Terms};
-pub use verdict::{PassedOver, Verdict};
+pub use verdict::{SkippedPool, Verdict};

@@ -1,7 +1,7 @@
 //! The holders of one address.
 //!
 //! Invariant: all holders of an address may share it with each other. Every way in asks
-//! [`Occupancy::judge`] first.
+//! [`Occupancy::validate`] first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
 impl Occupancy {
     /// Whether `claimant` may hold `address` together with all others that hold it. `across`:
     /// they may be of other namespaces. An existing holder is not held to that.
-    pub(crate) fn judge(
+    pub(crate) fn validate(
         &self,
         address: IpAddr,
         claimant: &Claimant,
@@ -46,14 +46,14 @@ impl Occupancy {
                 return Err(Conflict::AddressOfOthers { address });
             }
             return self
-                .judge_terms(address, claimant, holder)
+                .validate_terms(address, claimant, holder)
                 .map_err(|_| Conflict::SharingWithOthersClashes { address });
         }
-        self.judge_terms(address, claimant, holder)
+        self.validate_terms(address, claimant, holder)
     }
 
     /// Whether the terms of two holders go together, and the ports of all.
-    fn judge_terms(
+    fn validate_terms(
         &self,
         address: IpAddr,
         claimant: &Claimant,
@@ -107,7 +107,7 @@ impl Occupancy {
         })
     }
 
-    /// One more holder, which [`judge`](Self::judge) let in.
+    /// One more holder, which [`validate`](Self::validate) let in.
     pub(crate) fn join(&mut self, claimant: Arc<Claimant>) {
         if let Self::Sole(first) = self {
             let mut shared = Shared::default();

@@ -94,18 +94,18 @@ impl<'a> Case<'a> {
         }
         if allocator.pools().is_empty() {
             // Nothing says that the address should go, except another Service.
-            let judgement = allocator.judge_sharing(&request.claimant, address);
+            let judgement = allocator.validate_sharing(&request.claimant, address);
             return judgement.map(|()| None).map_err(Why::NotAllowed);
         }
         let Some((pool, _)) = allocator.pools().locate(address) else {
-            if allocator.in_doubt() {
-                let judgement = allocator.judge_sharing(&request.claimant, address);
+            if allocator.incomplete() {
+                let judgement = allocator.validate_sharing(&request.claimant, address);
                 return judgement.map(|()| None).map_err(Why::NotAllowed);
             }
             return Err(self.why_in_no_pool(address));
         };
         allocator
-            .judge(request, pool, address)
+            .validate(request, pool, address)
             .map_err(Why::NotAllowed)?;
         match self.home {
             Some(home) if home != pool => Err(Why::PoolsSplit {
@@ -222,7 +222,7 @@ impl<'a> Case<'a> {
                 }
                 _ => found = Some((pool, address)),
             }
-            allocator.judge(request, pool, address)?;
+            allocator.validate(request, pool, address)?;
         }
         // Families never ask for nothing, so an address was found; were none, no pool is right.
         let (pool, _) = found.ok_or(Refusal::FamiliesMismatch {

@@ -8,7 +8,7 @@ use landfall_model::{Code, Reason, ServiceKey};
 use crate::conflict::{Conflict, list};
 use crate::family::{Addresses, WantedFamilies};
 use crate::pool_name::PoolName;
-use crate::verdict::{PassedOver, Verdict};
+use crate::verdict::{SkippedPool, Verdict};
 
 /// Why a Service can't have what it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -131,7 +131,7 @@ pub enum Refusal {
         /// The Service.
         service: ServiceKey,
         /// Every pool and why not.
-        passed_over: Vec<PassedOver>,
+        passed_over: Vec<SkippedPool>,
     },
     /// The pools that would serve the Service can't.
     #[error("no address pool has a free {families} address: {}", list(passed_over))]
@@ -139,7 +139,7 @@ pub enum Refusal {
         /// What was wanted.
         families: WantedFamilies,
         /// Every pool and why not.
-        passed_over: Vec<PassedOver>,
+        passed_over: Vec<SkippedPool>,
     },
     /// More than two addresses were asked for.
     #[error("{} addresses were requested: {}", addresses.len(), list(addresses))]

@@ -8,7 +8,7 @@ use crate::pool_name::PoolName;
 
 /// A pool that was considered and could not serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PassedOver {
+pub struct SkippedPool {
     /// The pool.
     pub pool: PoolName,
     /// Why not.
@@ -32,7 +32,7 @@ pub enum Verdict {
     Full(Family),
 }
 
-impl fmt::Display for PassedOver {
+impl fmt::Display for SkippedPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pool = &self.pool;
         match self.verdict {

@@ -21,7 +21,7 @@ pub struct SourceConfig {
     /// From one look to the next for a kind that does not exist or may not be read.
     pub look_again: Duration,
     /// How long a Service is held back for a Secret that it has only just named.
-    pub secret_patience: Duration,
+    pub secret_timeout: Duration,
     /// After this long of failures what was known of a kind stands in for a list of it.
     pub stands_in_after: Duration,
     /// How many Secrets are watched.
@@ -37,7 +37,7 @@ impl Default for SourceConfig {
             longest_watch: Duration::from_secs(600),
             longest_silence: Duration::from_secs(180),
             look_again: Duration::from_secs(60),
-            secret_patience: Duration::from_secs(3),
+            secret_timeout: Duration::from_secs(3),
             stands_in_after: Duration::from_secs(30),
             limits: Limits::default(),
         }

@@ -13,7 +13,7 @@ mod record;
 
 use std::time::Instant;
 
-use landfall_engine::leadership::{Course, Role, Sight, Times};
+use landfall_engine::leadership::{Course, Observation, Role, Times};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -110,7 +110,7 @@ impl Election {
             role,
             serving: declared,
             able: is_able,
-            sight: Sight::new(Instant::now()),
+            sight: Observation::new(Instant::now()),
             course,
             renewed_at: None,
             complaint: None,

@@ -178,10 +178,10 @@ impl KubeReports {
     }
 
     fn live(&self, service: &ServiceRow) -> Live {
-        let told = Live::of_row(service);
+        let reported = Live::of_row(service);
         match self.recent.lock() {
-            Ok(mut recent) => recent.newer_than(&service.uid, told),
-            Err(_) => told,
+            Ok(mut recent) => recent.newer_than(&service.uid, reported),
+            Err(_) => reported,
         }
     }
 
@@ -281,15 +281,15 @@ fn path_of(key: &ServiceKey) -> String {
 
 impl Recent {
     /// The newer of what the watch reported and what our own last write was answered with.
-    fn newer_than(&mut self, uid: &Uid, told: Live) -> Live {
+    fn newer_than(&mut self, uid: &Uid, reported: Live) -> Live {
         let Some(answered) = self.live.get(uid) else {
-            return told;
+            return reported;
         };
-        if is_newer(answered, &told) {
+        if is_newer(answered, &reported) {
             return answered.clone();
         }
         self.live.remove(uid);
-        told
+        reported
     }
 
     fn remember(&mut self, uid: &Uid, live: Live) {

@@ -94,7 +94,7 @@ impl SecretsTask {
                 // Before the sign that all are listed, which comes after them.
                 fact = services.recv() => match fact {
                     Some(fact) => self.specs.take(fact,
-                        Instant::now() + self.config.secret_patience),
+                        Instant::now() + self.config.secret_timeout),
                     None => break,
                 },
                 true = answered(&mut listed, 0), if !all_listed => {
@@ -114,7 +114,7 @@ impl SecretsTask {
             };
             let counts = self.specs.counts();
             self.counts
-                .send_if_modified(|told| std::mem::replace(told, counts) != counts);
+                .send_if_modified(|reported| std::mem::replace(reported, counts) != counts);
             if self.carry_out(orders, &listed).await.is_err() {
                 break;
             }
@@ -134,7 +134,7 @@ impl SecretsTask {
     async fn carry_out(&mut self, orders: Vec<Order>, services: &Listings) -> Result<(), ()> {
         for order in orders {
             match order {
-                Order::Tell(fact) => self.facts.send(fact).await.map_err(drop)?,
+                Order::Send(fact) => self.facts.send(fact).await.map_err(drop)?,
                 Order::Watch(secret) => self.watch(secret, services.clone()),
                 Order::Unwatch(secret) => {
                     if let Some(watch) = self.watches.remove(&secret) {

@@ -72,7 +72,7 @@ impl Sources {
         let task = SecretsTask::new(connection.clone(), config, facts.clone(), report, answer);
         let secrets = task.counts();
         tasks.spawn(task.run(from_services, listed, cancel.clone()));
-        let first = tell_synced(awaited.clone(), known, facts);
+        let first = report_synced(awaited.clone(), known, facts);
         tasks.spawn(cancel.clone().run_until_cancelled_owned(first));
         if let Some(role) = role {
             // Behind all facts about Services, which are the last to arrive.
@@ -94,7 +94,7 @@ impl Sources {
 }
 
 /// Says when everything is known for the first time.
-async fn tell_synced(
+async fn report_synced(
     mut awaited: Vec<Listings>,
     secrets: oneshot::Receiver<()>,
     facts: mpsc::Sender<Fact>,
@@ -122,7 +122,7 @@ async fn renew(
     mut awaited: Vec<Listings>,
     facts: mpsc::Sender<Fact>,
 ) {
-    let (mut told, mut asked) = (None, None);
+    let (mut reported, mut asked) = (None, None);
     loop {
         let now = *role.borrow_and_update();
         let Role::Leading { term } = now else {
@@ -131,7 +131,7 @@ async fn renew(
             }
             continue;
         };
-        if told != Some(term) {
+        if reported != Some(term) {
             let began = Instant::now();
             // What was asked since the term began holds for all of it, however often it is
             // interrupted: to ask again would break off what is being listed.
@@ -151,7 +151,7 @@ async fn renew(
                     }
                     let took_ms = began.elapsed().as_millis();
                     tracing::info!(took_ms, "listed all objects again");
-                    told = Some(term);
+                    reported = Some(term);
                 }
                 changed = role.changed() => if changed.is_err() {
                     return;

@@ -13,8 +13,8 @@
 
 mod kind;
 mod known;
-mod lapse;
 mod lines;
+mod list_failures;
 mod outcome;
 mod renewal;
 mod wire;
@@ -38,8 +38,8 @@ use crate::retry::{Retry, dice};
 
 pub(crate) use kind::Kind;
 use known::Known;
-use lapse::Lapse;
 use lines::Lines;
+use list_failures::ListFailures;
 pub(crate) use renewal::{Listings, Renewal, answered};
 use wire::{Bookmark, Event, EventKind, Page};
 
@@ -60,7 +60,7 @@ pub(crate) struct Watcher {
     /// Whether everything is listed again and no attempt was made yet.
     is_first: bool,
     retry: Retry,
-    lapse: Lapse,
+    list_failures: ListFailures,
     complaint: Option<String>,
     denied: bool,
     missing_since: Option<Instant>,
@@ -91,7 +91,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same for the first attempt to list everything again: an idle connection that has stalled
 /// answers nothing, and the next attempt takes another one.
-const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A watch that ends sooner than this, without a word, is not taken up again at once.
 const TOO_SHORT: Duration = Duration::from_secs(1);
@@ -120,7 +120,7 @@ impl Watcher {
             resume_from: None,
             is_first: false,
             retry: Retry::default(),
-            lapse: Lapse::default(),
+            list_failures: ListFailures::default(),
             complaint: None,
             denied: false,
             missing_since: None,
@@ -150,7 +150,7 @@ impl Watcher {
         if self.denied {
             facts.extend(self.access_problem(Vec::new()));
         }
-        let _unheard = self.tell(facts).await;
+        let _unheard = self.report(facts).await;
     }
 
     async fn follow(&mut self) {
@@ -280,7 +280,7 @@ impl Watcher {
                     end = self.take_line(line, &mut listing, &mut facts);
                 }
             });
-            if self.tell(facts).await.is_err() {
+            if self.report(facts).await.is_err() {
                 return End::ReceiverClosed;
             }
             if !listing {
@@ -322,7 +322,7 @@ impl Watcher {
                 self.take_object(event.object, !*listing, facts);
             }
             EventKind::Deleted => {
-                if let Ok(object) = self.known.kind().judge(event.object.get()) {
+                if let Ok(object) = self.known.kind().validate(event.object.get()) {
                     self.known.delete(&object.key, |fact| facts.push(fact));
                     if !*listing {
                         self.resume_from = Some(object.resume_from);
@@ -356,7 +356,7 @@ impl Watcher {
     }
 
     fn take_object(&mut self, json: &RawValue, resume: bool, facts: &mut Vec<Fact>) {
-        match self.known.kind().judge(json.get()) {
+        match self.known.kind().validate(json.get()) {
             Ok(object) => {
                 if resume {
                     self.resume_from = Some(object.resume_from.clone());
@@ -401,7 +401,7 @@ impl Watcher {
                 self.known.end_listing(|fact| facts.push(fact));
                 self.resume_from = page.metadata.resource_version;
             }
-            self.tell(facts).await.map_err(|()| End::ReceiverClosed)?;
+            self.report(facts).await.map_err(|()| End::ReceiverClosed)?;
             match more {
                 Some(more) => next = more,
                 None => break,
@@ -429,7 +429,7 @@ impl Watcher {
         self.pools = Some(pools);
     }
 
-    async fn tell(&self, facts: Vec<Fact>) -> Result<(), ()> {
+    async fn report(&self, facts: Vec<Fact>) -> Result<(), ()> {
         for fact in facts {
             self.facts.send(fact).await.map_err(drop)?;
         }
@@ -445,7 +445,7 @@ impl Watcher {
 }
 
 fn time_limit(is_first: bool) -> Duration {
-    if is_first { FIRST_PATIENCE } else { TIMEOUT }
+    if is_first { FIRST_TIMEOUT } else { TIMEOUT }
 }
 
 /// What an error of the server means to a watch.

@@ -77,8 +77,8 @@ impl landfall_web::Instance for AdminApi {
     }
 
     fn similar(&self, key: &ServiceKey) -> Vec<ServiceKey> {
-        let book = &self.handle.book;
-        book.read(|pages| landfall_web::similar(key, pages.records.keys()))
+        let store = &self.handle.store;
+        store.read(|pages| landfall_web::similar(key, pages.records.keys()))
     }
 
     fn metrics(&self) -> MetricsView {
@@ -93,20 +93,20 @@ impl landfall_web::Instance for AdminApi {
     }
 
     fn changed(&self) -> watch::Receiver<u64> {
-        self.handle.book.changes()
+        self.handle.store.changes()
     }
 
     fn heartbeat(&self) -> Heartbeat {
         let age = if self.leaving.is_cancelled() {
             Duration::ZERO
         } else {
-            self.handle.pulse.age(Instant::now())
+            self.handle.heartbeat.age(Instant::now())
         };
         Heartbeat { age, limit: STUCK }
     }
 
     fn services_json(&self) -> serde_json::Value {
-        self.handle.book.read(|pages| {
+        self.handle.store.read(|pages| {
             service_list(
                 pages
                     .records

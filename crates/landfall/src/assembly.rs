@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use landfall_config::pools;
-use landfall_engine::book::{Snapshot, StateStore};
 use landfall_engine::leadership::Role;
+use landfall_engine::store::{Snapshot, StateStore};
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
@@ -27,17 +27,17 @@ use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
-use crate::takeover::Estate;
+use crate::takeover::Handover;
 
 mod cloud_checks;
 mod facts;
-mod ground;
 mod inherited;
 mod machine;
+mod start_state;
 mod wait;
 
-use ground::admin_socket;
-pub use ground::{Ground, LastWords};
+use start_state::admin_socket;
+pub use start_state::{FinalResponses, StartState};
 
 /// Services whose health turned, on their way to the engine.
 const WAKES: usize = 1024;
@@ -78,7 +78,7 @@ pub struct Lead {
 #[derive(Debug)]
 pub struct Instance {
     admin: std::net::TcpListener,
-    words: LastWords,
+    words: FinalResponses,
     handle: EngineHandle<Backend>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
@@ -96,9 +96,9 @@ pub struct Instance {
 
 impl Options {
     /// Finds what is wrong with the pools.
-    pub fn judge(&self) -> anyhow::Result<()> {
-        judge_pools("--pool", dry_run::flag_pools(&self.pools).iter())?;
-        judge_pools("pools", self.instances.pools().iter())
+    pub fn validate(&self) -> anyhow::Result<()> {
+        validate_pools("--pool", dry_run::flag_pools(&self.pools).iter())?;
+        validate_pools("pools", self.instances.pools().iter())
     }
 
     /// The pools of configuration and command line.
@@ -134,29 +134,29 @@ impl Instance {
     ///
     /// `source` starts the tasks that send facts; `lead` says what this replica does of several.
     pub async fn start_on<R: Report>(
-        ground: Ground,
+        start_state: StartState,
         options: Options,
         lifetime: Lifetime,
         reporter: Arc<R>,
         lead: Option<Lead>,
         source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
     ) -> anyhow::Result<Self> {
-        options.judge()?;
+        options.validate()?;
         options.check_token().await?;
-        let inherits = ground.proxy.is_some();
-        let admin = admin_socket(options.admin, ground.estate.admin).await?;
+        let inherits = start_state.proxy.is_some();
+        let admin = admin_socket(options.admin, start_state.handover.admin).await?;
         let address = admin.local_addr()?;
         let instances = options.instances.clone().beside(address);
         let instances = instances.sharing(most_listeners(options.workers));
         let silent = cloud_checks::check_clouds(&instances, inherits).await?;
         let mut data_plane = DataPlane {
-            proxy: ground.proxy,
-            sockets: Some(ground.estate.sockets),
+            proxy: start_state.proxy,
+            sockets: Some(start_state.handover.sockets),
             workers: options.workers,
             files: instances.files_for_traffic(descriptors()),
             access_log: options.access_log.over(instances.access_log()),
             shares_ports: lead.is_some(),
-            hash_secret: ground.hash_secret,
+            hash_secret: start_state.hash_secret,
         };
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
@@ -190,7 +190,7 @@ impl Instance {
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
         let started = Timestamp::now().to_string();
         let api = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
-        let words = LastWords {
+        let words = FinalResponses {
             api: Arc::new(api),
             names: Names::new(options.admin_names),
             token: options.admin_token,
@@ -236,7 +236,7 @@ impl Instance {
     pub async fn serving(&self) {
         let handled = || {
             self.handle
-                .book
+                .store
                 .read(|pages| pages.synced && pages.records.values().all(|record| record.handled))
         };
         while !handled() {
@@ -244,9 +244,9 @@ impl Instance {
         }
         if let Some(proxy) = self.proxy.clone() {
             let Lifetime { tasks, cancel } = &self.lifetime;
-            let (book, cancel) = (self.handle.book.clone(), cancel.clone());
-            if inherited::close_unwanted(&book, &proxy) {
-                let closing = async move { inherited::follow_unwanted(&book, &proxy).await };
+            let (store, cancel) = (self.handle.store.clone(), cancel.clone());
+            if inherited::close_unwanted(&store, &proxy) {
+                let closing = async move { inherited::follow_unwanted(&store, &proxy).await };
                 tasks.spawn(async move { cancel.run_until_cancelled(closing).await });
             }
         }
@@ -254,19 +254,19 @@ impl Instance {
 
     /// Ends the control plane: nothing is decided or written any more, and traffic goes on. Returns
     /// what another control plane can be started on.
-    pub async fn let_go(self) -> Ground {
+    pub async fn let_go(self) -> StartState {
         self.stopping.cancel();
         self.lifetime.end().await;
         self.web.end().await;
-        let estate = Estate {
+        let handover = Handover {
             admin: Some(self.admin),
-            ..Estate::default()
+            ..Handover::default()
         };
-        Ground {
-            estate,
+        StartState {
+            handover,
             proxy: self.proxy,
             last_words: Some(self.words),
-            ..Ground::default()
+            ..StartState::default()
         }
     }
 
@@ -286,21 +286,21 @@ impl Instance {
             return;
         }
         let Lifetime { tasks, cancel } = &self.lifetime;
-        let (book, cancel) = (self.handle.book.clone(), cancel.clone());
+        let (store, cancel) = (self.handle.store.clone(), cancel.clone());
         tasks.spawn(async move {
-            let closing = inherited::close_what_is_gone(&book, &proxy, before);
+            let closing = inherited::close_what_is_gone(&store, &proxy, before);
             cancel.run_until_cancelled(closing).await;
         });
     }
 
     /// Says from now on whether this replica leads and has opened its listeners.
-    pub fn tell_serving(&self, serving: watch::Sender<bool>) {
+    pub fn report_serving(&self, serving: watch::Sender<bool>) {
         let Lifetime { tasks, cancel } = &self.lifetime;
-        let book = self.handle.book.clone();
+        let store = self.handle.store.clone();
         let cancel = cancel.clone();
         tasks.spawn(async move {
-            let telling = tell_serving(&book, &serving);
-            cancel.run_until_cancelled(telling).await;
+            let reporting = report_serving(&store, &serving);
+            cancel.run_until_cancelled(reporting).await;
         });
     }
 
@@ -344,12 +344,12 @@ pub fn descriptors() -> u64 {
 }
 
 /// Follows whether this replica leads and has opened its listeners.
-async fn tell_serving(book: &StateStore, serving: &watch::Sender<bool>) {
-    let mut changes = book.changes();
+async fn report_serving(store: &StateStore, serving: &watch::Sender<bool>) {
+    let mut changes = store.changes();
     loop {
         let before = *serving.borrow();
         // To look at all Services is for the time before only.
-        let now = book.read(|pages| pages.at_work && (before || Snapshot::serving(pages)));
+        let now = store.read(|pages| pages.at_work && (before || Snapshot::serving(pages)));
         serving.send_if_modified(|serves| std::mem::replace(serves, now) != now);
         if changes.changed().await.is_err() {
             return;
@@ -359,7 +359,7 @@ async fn tell_serving(book: &StateStore, serving: &watch::Sender<bool>) {
 }
 
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.
-fn judge_pools<'a>(place: &str, pools: impl Iterator<Item = &'a PoolRow>) -> anyhow::Result<()> {
+fn validate_pools<'a>(place: &str, pools: impl Iterator<Item = &'a PoolRow>) -> anyhow::Result<()> {
     let pools: Vec<_> = pools.cloned().map(Arc::new).collect();
     let problems = backend::pool_problems(&pools);
     let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();

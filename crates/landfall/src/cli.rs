@@ -243,8 +243,8 @@ mod tests {
         ] {
             assert_eq!(admin(serving).to_string(), "127.0.0.1:9640");
         }
-        let told = ["landfall", "controller", "--admin", "0.0.0.0:9640"];
-        assert_eq!(admin(&told).to_string(), "0.0.0.0:9640");
+        let reported = ["landfall", "controller", "--admin", "0.0.0.0:9640"];
+        assert_eq!(admin(&reported).to_string(), "0.0.0.0:9640");
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl ClusterArgs {
     /// namespace of MetalLB's pools.
     pub async fn load(&self, pools: &str) -> anyhow::Result<Loaded> {
         let connection = self.connect().await?;
-        judge_rights(&connection).await?;
+        validate_rights(&connection).await?;
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
         let (sender, mut facts) = mpsc::channel(1024);
         let sources = Sources::start(
@@ -111,7 +111,7 @@ impl ClusterArgs {
         }
         let ours = world.services().filter(|row| {
             let namespace = world.namespace(row.key.namespace());
-            let belongs = known.classes.judge(row, namespace.map(AsRef::as_ref));
+            let belongs = known.classes.validate(row, namespace.map(AsRef::as_ref));
             !matches!(belongs, Ownership::NotOurs | Ownership::SwitchedOff)
         });
         let ours: Vec<_> = ours.collect();
@@ -205,7 +205,7 @@ fn view(known: &Known, loaded: Loaded) -> InstanceView {
 
 /// Returns an error for missing rights at once: a watch waits for rights that may come, a command
 /// does not.
-async fn judge_rights(connection: &Connection) -> anyhow::Result<()> {
+async fn validate_rights(connection: &Connection) -> anyhow::Result<()> {
     let missing = access::missing(connection, access::to_watch())
         .await
         .with_context(|| format!("asking {}", connection.server()))?;
@@ -230,7 +230,7 @@ pub fn is_plugin() -> bool {
 fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView> {
     let namespace = world.namespace(row.key.namespace());
     let mut reasons = Vec::new();
-    let intent = match known.classes.judge(row, namespace.map(AsRef::as_ref)) {
+    let intent = match known.classes.validate(row, namespace.map(AsRef::as_ref)) {
         Ownership::NotOurs | Ownership::SwitchedOff => return None,
         Ownership::UnknownClass => {
             let class = row.class.as_deref().unwrap_or_default();

@@ -118,7 +118,7 @@ async fn take_as_open(world: &World, providers: &[Backend], classes: &Classes) -
     let mut served = world.clone();
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
-        let is_here = match classes.judge(&row, namespace.map(AsRef::as_ref)) {
+        let is_here = match classes.validate(&row, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(instance) => instance.of(providers).is_some_and(Backend::is_in_process),
             Ownership::NotOurs | Ownership::SwitchedOff | Ownership::UnknownClass => false,
         };
@@ -151,7 +151,7 @@ pub async fn in_the_cloud(
     let namespace = world.namespace(key.namespace());
     let belongs = instances
         .classes()
-        .judge(&row, namespace.map(AsRef::as_ref));
+        .validate(&row, namespace.map(AsRef::as_ref));
     let Ownership::Ours(instance) = belongs else {
         return None;
     };

@@ -25,7 +25,7 @@ use landfall_model::status::ServiceStatus;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::assembly::{Ground, Instance, Lead, Options};
+use crate::assembly::{Instance, Lead, Options, StartState};
 use crate::backend::Backend;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
@@ -47,7 +47,7 @@ const API_SERVER: &str = "API server";
 
 /// Remembers what is served.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct LastKnownStore {
     file: Arc<Mutex<SnapshotFile>>,
     cluster: String,
     configuration: String,
@@ -55,15 +55,15 @@ pub struct Memory {
 
 /// What goes on being served until the API server answers.
 #[derive(Debug)]
-pub struct Carried(Instance);
+pub struct CarriedInstance(Instance);
 
 /// Writes nothing: there is no API server to write to.
 #[derive(Debug)]
-struct Mute;
+struct NoReports;
 
-// === impl Memory ===
+// === impl LastKnownStore ===
 
-impl Memory {
+impl LastKnownStore {
     /// Will remember in this directory what `instances` serves of a cluster; `lease` distinguishes
     /// it from others that serve the same cluster.
     pub fn new(folder: &Path, connection: &Connection, instances: &Instances, lease: &str) -> Self {
@@ -114,7 +114,7 @@ impl Memory {
         mut role: Option<watch::Receiver<Role>>,
         facts: mpsc::Sender<Fact>,
     ) {
-        let mut changes = handle.book.changes();
+        let mut changes = handle.store.changes();
         let mut kept: Option<String> = None;
         let mut failing = false;
         // What an earlier life left stays until another replica is seen to serve.
@@ -132,7 +132,7 @@ impl Memory {
                 } else {
                     Ok(())
                 }
-            } else if handle.book.read(|pages| pages.at_work && pages.synced) {
+            } else if handle.store.read(|pages| pages.at_work && pages.synced) {
                 served = true;
                 match self.keep(&handle, &mut kept).await {
                     Ok(bytes) => {
@@ -245,7 +245,7 @@ fn served_here(handle: &EngineHandle<Backend>) -> BTreeSet<ServiceKey> {
         let provider = instance.and_then(|it| it.of(&handle.providers));
         provider.is_some_and(|provider| provider.is_in_process())
     };
-    handle.book.read(|pages| {
+    handle.store.read(|pages| {
         let here = pages.records.iter().filter(|(_, it)| is_here(it.instance));
         here.map(|(key, _)| key.clone()).collect()
     })
@@ -280,9 +280,9 @@ fn facts_of(world: &World, services: &BTreeSet<ServiceKey>) -> Vec<Fact> {
     facts
 }
 
-// === impl Carried ===
+// === impl CarriedInstance ===
 
-impl Carried {
+impl CarriedInstance {
     /// Serves what was served last. `beside`: other replicas may be on this machine.
     pub async fn start(
         options: &Options,
@@ -307,7 +307,7 @@ impl Carried {
             ),
         )
         .remedy("later changes are applied once it has; ports that terminate TLS are closed");
-        let told = Fact::SourceProblems {
+        let reported = Fact::SourceProblems {
             part: API_SERVER.into(),
             reasons: vec![reason],
         };
@@ -320,18 +320,18 @@ impl Carried {
             confirmed: false,
         });
         let start = Instance::start_on(
-            Ground::default(),
+            StartState::default(),
             options,
             Lifetime::default(),
-            Arc::new(Mute),
+            Arc::new(NoReports),
             lead,
             |sender, lifetime| {
                 let cancel = lifetime.cancel.clone();
-                let doubt = Fact::PoolsInDoubt {
+                let incomplete = Fact::PoolsIncomplete {
                     part: API_SERVER.into(),
-                    in_doubt: true,
+                    incomplete: true,
                 };
-                let first = [Fact::SecretsUnavailable, told, doubt];
+                let first = [Fact::SecretsUnavailable, reported, incomplete];
                 let all = first.into_iter().chain(facts).chain([Fact::Synced]);
                 lifetime.tasks.spawn(async move {
                     for fact in all {
@@ -363,7 +363,7 @@ impl Carried {
     }
 
     /// Ends the control plane. Traffic goes on, and another one can be started on it.
-    pub async fn let_go(self) -> Ground {
+    pub async fn let_go(self) -> StartState {
         self.0.let_go().await
     }
 
@@ -373,9 +373,9 @@ impl Carried {
     }
 }
 
-// === impl Mute ===
+// === impl NoReports ===
 
-impl Mute {
+impl NoReports {
     fn refusal(what: &'static str) -> ReportError {
         ReportError::Failed {
             what,
@@ -384,7 +384,7 @@ impl Mute {
     }
 }
 
-impl Report for Mute {
+impl Report for NoReports {
     async fn add_finalizer(
         &self,
         _service: &ServiceRow,

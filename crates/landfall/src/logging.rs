@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 use crate::cli::LogFormat;
-use crate::outlet::Outlet;
+use crate::threaded_writer::ThreadedWriter;
 use shares::Shares;
 
 /// Messages of libraries that are dropped. The Kubernetes client complains of an unavailable API
@@ -32,8 +32,8 @@ const LIBRARIES: &str = "kube_client::client::builder=off,h2=error,rustls=error"
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Standard error and standard output, once a command that serves has started.
-static STDERR: OnceLock<Outlet> = OnceLock::new();
-static STDOUT: OnceLock<Outlet> = OnceLock::new();
+static STDERR: OnceLock<ThreadedWriter> = OnceLock::new();
+static STDOUT: OnceLock<ThreadedWriter> = OnceLock::new();
 
 /// What Services may write, and what was left out.
 static LIMIT: OnceLock<Limit> = OnceLock::new();
@@ -42,7 +42,7 @@ static LIMIT: OnceLock<Limit> = OnceLock::new();
 const GATHERING: Duration = Duration::from_secs(60);
 
 /// A line on its way to the outlet.
-struct Line(Outlet);
+struct Line(ThreadedWriter);
 
 /// Drops lines of Services that write too many, but none that an operator requested with `debug`,
 /// and none without a Service.
@@ -66,13 +66,13 @@ struct Subject(Option<String>);
 /// `quiet` is the level without it.
 pub fn start(format: LogFormat, quiet: &str) -> io::Result<()> {
     let report = |lost| tracing::warn!(lost, "log lines could not be written");
-    let outlet = Outlet::start("log", io::stderr(), report)?;
-    let _ = STDOUT.set(Outlet::start("output", io::stdout(), |_| {})?);
-    let _ = STDERR.set(outlet.clone());
+    let threaded_writer = ThreadedWriter::start("log", io::stderr(), report)?;
+    let _ = STDOUT.set(ThreadedWriter::start("output", io::stdout(), |_| {})?);
+    let _ = STDERR.set(threaded_writer.clone());
     let (limit, woken) = Limit::new();
     let asked = std::env::var("LANDFALL_LOG").ok();
     let filter = filter(quiet, asked.as_deref());
-    let writer = move || Line(outlet.clone());
+    let writer = move || Line(threaded_writer.clone());
     subscriber(format, filter, limit.clone(), writer).init();
     let _ = LIMIT.set(limit.clone());
     // It ends with the process.
@@ -115,7 +115,7 @@ fn subscriber(
 fn tell_of_left_out(limit: &Limit, woken: &Receiver<()>) {
     while woken.recv().is_ok() {
         std::thread::park_timeout(GATHERING);
-        limit.tell();
+        limit.report();
     }
 }
 
@@ -129,7 +129,7 @@ fn filter(quiet: &str, asked: Option<&str>) -> EnvFilter {
 
 /// How many log lines could not be written so far.
 pub fn lost() -> u64 {
-    STDERR.get().map_or(0, Outlet::lost)
+    STDERR.get().map_or(0, ThreadedWriter::lost)
 }
 
 /// How many lines were left out so far because their Service wrote too many.
@@ -151,18 +151,22 @@ pub fn complain(text: &str) -> io::Result<()> {
 /// Waits for what was printed and logged, as long as that is reasonable.
 pub fn finish() {
     if let Some(limit) = LIMIT.get() {
-        limit.tell();
+        limit.report();
     }
-    for outlet in [&STDOUT, &STDERR] {
-        if let Some(outlet) = outlet.get() {
-            outlet.flush(LAST_LINES);
+    for threaded_writer in [&STDOUT, &STDERR] {
+        if let Some(threaded_writer) = threaded_writer.get() {
+            threaded_writer.flush(LAST_LINES);
         }
     }
 }
 
-fn to(outlet: &OnceLock<Outlet>, mut sink: impl Write, text: &str) -> io::Result<()> {
-    if let Some(outlet) = outlet.get() {
-        outlet.put(text.as_bytes().to_vec());
+fn to(
+    threaded_writer: &OnceLock<ThreadedWriter>,
+    mut sink: impl Write,
+    text: &str,
+) -> io::Result<()> {
+    if let Some(threaded_writer) = threaded_writer.get() {
+        threaded_writer.put(text.as_bytes().to_vec());
         return Ok(());
     }
     sink.write_all(text.as_bytes())?;
@@ -196,9 +200,9 @@ impl Limit {
     }
 
     /// Writes a line for each namespace of which lines were left out.
-    fn tell(&self) {
-        let told = self.shares().left_out();
-        for left in told {
+    fn report(&self) {
+        let reported = self.shares().left_out();
+        for left in reported {
             let (service, lines, seconds) = (left.service, left.lines, GATHERING.as_secs());
             match left.others {
                 0 => tracing::warn!(
@@ -296,7 +300,7 @@ mod tests {
             }
             tracing::info!(service = "default/calm", "listener opened");
             tracing::info!("of the process");
-            limit.tell();
+            limit.report();
         });
         let page = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
         let count = |message: &str| {
@@ -310,8 +314,8 @@ mod tests {
         assert_eq!(of_service as u64 + left_out, 10_000);
         assert_eq!(count("asked for"), 5000);
         assert_eq!((count("listener opened"), count("of the process")), (1, 1));
-        let told = format!("{left_out} lines of default/loud left out within 60 s");
-        assert_eq!(count(&told), 1, "{}", page.lines().last().unwrap());
+        let reported = format!("{left_out} lines of default/loud left out within 60 s");
+        assert_eq!(count(&reported), 1, "{}", page.lines().last().unwrap());
         // The thread that reports it is woken.
         assert_eq!(woken.try_recv(), Ok(()));
     }

@@ -18,12 +18,12 @@ mod last_known;
 mod lifetime;
 mod logging;
 mod manifests;
-mod outlet;
 mod signals;
 mod systemd;
 mod table;
 mod takeover;
 mod text;
+mod threaded_writer;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = logging::complain(&format!("landfall: {}\n", told(&error)));
+            let _ = logging::complain(&format!("landfall: {}\n", reported(&error)));
             if error.is::<dry_run::NoSuchPath>() {
                 ExitCode::from(WRONG_USAGE)
             } else {
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 /// An error with its causes, each once: many of them end in the words of what caused them.
-fn told(error: &anyhow::Error) -> String {
+fn reported(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.ends_with(&cause) {

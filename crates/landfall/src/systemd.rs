@@ -9,15 +9,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Says that this process serves, and is the main one of its unit from now on.
 pub fn serving() {
-    tell(&format!("MAINPID={}\nREADY=1", std::process::id()));
+    report(&format!("MAINPID={}\nREADY=1", std::process::id()));
 }
 
 /// Says that this process is stopping.
 pub fn stopping() {
-    tell("STOPPING=1");
+    report("STOPPING=1");
 }
 
-fn tell(state: &str) {
+fn report(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };

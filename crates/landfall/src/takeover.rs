@@ -52,7 +52,7 @@ const LONGEST: usize = 1 << 20;
 
 /// What is handed over.
 #[derive(Debug, Default)]
-pub struct Estate {
+pub struct Handover {
     /// The sockets of listeners.
     pub sockets: Sockets,
     /// The admin endpoint's.
@@ -61,15 +61,15 @@ pub struct Estate {
 
 /// Where a running process is asked.
 #[derive(Debug)]
-pub struct Door(UnixListener);
+pub struct HandoverListener(UnixListener);
 
 /// A conversation in which this process is to be succeeded.
 #[derive(Debug)]
-pub struct Handing(Line);
+pub struct OutgoingHandover(Line);
 
 /// A conversation in which this process takes over.
 #[derive(Debug)]
-pub struct Taking(Line);
+pub struct IncomingHandover(Line);
 
 /// How a conversation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,9 +111,9 @@ struct Line {
     descriptors: VecDeque<OwnedFd>,
 }
 
-// === impl Door ===
+// === impl HandoverListener ===
 
-impl Door {
+impl HandoverListener {
     /// Opens it. Only the holder of the state directory may do that: what is left of an earlier
     /// process is replaced.
     pub fn open(state: &Path) -> io::Result<Self> {
@@ -141,7 +141,7 @@ impl Door {
 
     /// Waits for a process that asks properly. Cancel-safe: a process that is cut off may ask
     /// again.
-    pub async fn knock(&self) -> Handing {
+    pub async fn knock(&self) -> OutgoingHandover {
         loop {
             match self.answer().await {
                 Ok(handing) => return handing,
@@ -153,7 +153,7 @@ impl Door {
         }
     }
 
-    async fn answer(&self) -> anyhow::Result<Handing> {
+    async fn answer(&self) -> anyhow::Result<OutgoingHandover> {
         let (stream, _) = self.0.accept().await?;
         let peer = stream.peer_cred()?;
         let mine = limits::user();
@@ -164,7 +164,7 @@ impl Door {
         match timeout(ANSWER, line.receive()).await?? {
             Some(Message::Ask { version: VERSION }) => {
                 tracing::info!(process = peer.pid(), "another process takes over");
-                Ok(Handing(line))
+                Ok(OutgoingHandover(line))
             }
             Some(Message::Ask { version }) => {
                 let why = format!("it uses version {VERSION} of the protocol, not {version}");
@@ -176,12 +176,12 @@ impl Door {
     }
 }
 
-// === impl Handing ===
+// === impl OutgoingHandover ===
 
-impl Handing {
+impl OutgoingHandover {
     /// Hands everything over and waits until the new process serves, or fails to.
-    pub async fn hand(&mut self, estate: &Estate) -> Outcome {
-        match timeout(SERVING, self.try_hand(estate)).await {
+    pub async fn hand(&mut self, handover: &Handover) -> Outcome {
+        match timeout(SERVING, self.try_hand(handover)).await {
             Ok(Ok(())) => Outcome::Served,
             Ok(Err(error)) => Outcome::Failed(format!("{error:#}")),
             Err(_) => Outcome::Failed(format!(
@@ -191,8 +191,8 @@ impl Handing {
         }
     }
 
-    async fn try_hand(&mut self, estate: &Estate) -> anyhow::Result<()> {
-        let admin = estate.admin.iter().map(|admin| {
+    async fn try_hand(&mut self, handover: &Handover) -> anyhow::Result<()> {
+        let admin = handover.admin.iter().map(|admin| {
             let address = admin.local_addr()?;
             let entry = Entry {
                 protocol: None,
@@ -200,7 +200,7 @@ impl Handing {
             };
             Ok((entry, admin.as_fd()))
         });
-        let listeners = estate.sockets.iter().flat_map(|(id, sockets)| {
+        let listeners = handover.sockets.iter().flat_map(|(id, sockets)| {
             let entry = Entry {
                 protocol: Some(id.key.protocol),
                 address: id.socket_address(),
@@ -245,11 +245,11 @@ impl Handing {
     }
 }
 
-// === impl Taking ===
+// === impl IncomingHandover ===
 
-impl Taking {
+impl IncomingHandover {
     /// Asks the process that holds the state directory; `None`: no process answers there.
-    pub async fn ask(state: &Path) -> anyhow::Result<Option<(Self, Estate)>> {
+    pub async fn ask(state: &Path) -> anyhow::Result<Option<(Self, Handover)>> {
         let Ok((path, _folder)) = path(state) else {
             return Ok(None);
         };
@@ -271,11 +271,11 @@ impl Taking {
         limits::raise_open_files()?;
         let mut line = Line::of(stream);
         line.send(&Message::Ask { version: VERSION }, &[]).await?;
-        let estate = timeout(SOCKETS, line.receive_estate());
-        let estate = estate
+        let handover = timeout(SOCKETS, line.receive_estate());
+        let handover = handover
             .await
             .context("the running process refused to hand over")?;
-        Ok(Some((Self(line), estate.context("taking over")?)))
+        Ok(Some((Self(line), handover.context("taking over")?)))
     }
 
     /// Returns, once the running process says so, why it goes on instead. Cancel-safe.
@@ -361,8 +361,8 @@ impl Line {
         }
     }
 
-    async fn receive_estate(&mut self) -> anyhow::Result<Estate> {
-        let mut estate = Estate::default();
+    async fn receive_estate(&mut self) -> anyhow::Result<Handover> {
+        let mut handover = Handover::default();
         loop {
             let (entries, last) = match self.receive().await? {
                 Some(Message::Sockets { entries, last }) => (entries, last),
@@ -374,16 +374,16 @@ impl Line {
                 let socket = self.descriptors.pop_front();
                 let socket = socket.context("a socket is missing")?;
                 match entry.protocol {
-                    None => estate.admin = Some(socket.into()),
+                    None => handover.admin = Some(socket.into()),
                     Some(protocol) => {
                         let id = ListenerId::of(entry.address, protocol);
                         let id = id.context("a socket has no port")?;
-                        estate.sockets.entry(id).or_default().push(socket);
+                        handover.sockets.entry(id).or_default().push(socket);
                     }
                 }
             }
             if last {
-                return Ok(estate);
+                return Ok(handover);
             }
         }
     }

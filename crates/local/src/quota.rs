@@ -36,7 +36,7 @@ impl Quota {
     /// # Errors
     /// Its namespace has as many as it may.
     pub fn take(&mut self, id: ListenerId, service: &ServiceKey) -> Result<bool, Box<Reason>> {
-        self.judge(id, service)?;
+        self.validate(id, service)?;
         let is_new = !self.namespaces.contains_key(&id);
         if is_new {
             self.opened(id, service);
@@ -44,7 +44,7 @@ impl Quota {
         Ok(is_new)
     }
 
-    fn judge(&self, id: ListenerId, service: &ServiceKey) -> Result<(), Box<Reason>> {
+    fn validate(&self, id: ListenerId, service: &ServiceKey) -> Result<(), Box<Reason>> {
         let namespace = service.namespace();
         let has = self
             .namespaces
@@ -141,15 +141,15 @@ mod tests {
         quota.limit(Some(2));
         quota.keep(id(1), &late);
         quota.keep(id(2), &late);
-        assert!(quota.judge(id(3), &early).is_err());
-        assert_eq!(quota.judge(id(1), &late), Ok(()));
+        assert!(quota.validate(id(3), &early).is_err());
+        assert_eq!(quota.validate(id(1), &late), Ok(()));
         quota.opened(id(1), &late);
         quota.look_over();
-        assert!(quota.judge(id(3), &early).is_err(), "it may still come");
+        assert!(quota.validate(id(3), &early).is_err(), "it may still come");
         quota.look_over();
-        assert_eq!(quota.judge(id(3), &early), Ok(()));
+        assert_eq!(quota.validate(id(3), &early), Ok(()));
         quota.opened(id(3), &early);
-        assert!(quota.judge(id(4), &early).is_err(), "the other is open");
+        assert!(quota.validate(id(4), &early).is_err(), "the other is open");
     }
 
     #[test]
@@ -171,23 +171,23 @@ mod tests {
         let mut quota = Quota::default();
         quota.opened(id(1), &a);
         quota.opened(id(2), &a);
-        assert_eq!(quota.judge(id(3), &a), Ok(()), "no limit");
+        assert_eq!(quota.validate(id(3), &a), Ok(()), "no limit");
         quota.limit(Some(2));
-        let refused = quota.judge(id(3), &a).unwrap_err();
+        let refused = quota.validate(id(3), &a).unwrap_err();
         assert_eq!(refused.code, Code::LimitReached);
         assert!(refused.message.contains("namespace a have 2"), "{refused}");
-        assert_eq!(quota.judge(id(2), &a), Ok(()), "it has that one");
-        assert_eq!(quota.judge(id(3), &b), Ok(()));
+        assert_eq!(quota.validate(id(2), &a), Ok(()), "it has that one");
+        assert_eq!(quota.validate(id(3), &b), Ok(()));
         // One that passes to another namespace counts there.
         quota.opened(id(2), &b);
-        assert_eq!(quota.judge(id(3), &a), Ok(()));
+        assert_eq!(quota.validate(id(3), &a), Ok(()));
         quota.opened(id(3), &a);
         quota.closed(id(3));
         quota.closed(id(3));
-        assert_eq!(quota.judge(id(4), &a), Ok(()));
+        assert_eq!(quota.validate(id(4), &a), Ok(()));
         quota.opened(id(4), &b);
-        assert!(quota.judge(id(5), &b).is_err());
+        assert!(quota.validate(id(5), &b).is_err());
         quota.clear();
-        assert_eq!(quota.judge(id(5), &b), Ok(()));
+        assert_eq!(quota.validate(id(5), &b), Ok(()));
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     fn a_flood_is_told_once_when_it_begins_and_its_end_when_it_was_calm_for_ten_minutes() {
         let (mut seen, start) = (Shortages::default(), Instant::now());
         let (web, api) = (Uid::new("web"), Uid::new("api"));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for look in 0..1000 {
             let now = start + INTERVAL * look;
             // From before; then a flood with pauses of half a minute, and then nothing.
@@ -111,11 +111,11 @@ mod tests {
             let refused = BTreeMap::from([(web.clone(), refused), (api.clone(), 0)]);
             for uid in seen.look(refused, now) {
                 assert_eq!(uid, web);
-                told.push((look, seen.has(&web)));
+                reported.push((look, seen.has(&web)));
             }
             assert!(!seen.has(&api));
         }
-        assert_eq!(told, [(6, true), (198 + 120, false)]);
+        assert_eq!(reported, [(6, true), (198 + 120, false)]);
     }
 
     #[test]

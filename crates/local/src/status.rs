@@ -55,9 +55,9 @@ fn idle_pools(want: &Intent, spec: &LoadBalancerSpec, have: &Observed) -> Vec<Re
         let key = listener.key;
         match have.members.get(&key) {
             Some(Reach { total: 0, .. }) | None if listener.pool.members.is_empty() => {
-                if let Some(told) = told_already(want, key) {
-                    if !reasons.contains(told) {
-                        reasons.push(told.clone());
+                if let Some(reported) = reported_already(want, key) {
+                    if !reasons.contains(reported) {
+                        reasons.push(reported.clone());
                     }
                     continue;
                 }
@@ -94,7 +94,7 @@ fn idle_pools(want: &Intent, spec: &LoadBalancerSpec, have: &Observed) -> Vec<Re
 }
 
 /// What was found out about the endpoints of a port while the spec was resolved.
-fn told_already(want: &Intent, key: ListenerKey) -> Option<&Reason> {
+fn reported_already(want: &Intent, key: ListenerKey) -> Option<&Reason> {
     let of_this_port = |reason: &&Reason| {
         let value = reason.value.as_ref();
         value.is_none_or(|value| *value == key.to_string())

@@ -106,8 +106,8 @@ mod tests {
         assert!(plan.is_empty());
         plan.push_members("add n2", "a node was added");
         plan.push("open 80", "it is wanted");
-        let told: Vec<bool> = plan.steps.iter().map(|step| step.members_only).collect();
-        assert_eq!(told, [true, false]);
+        let reported: Vec<bool> = plan.steps.iter().map(|step| step.members_only).collect();
+        assert_eq!(reported, [true, false]);
         let described = plan.describe();
         assert_eq!(described[0].step, "add n2");
         assert_eq!(described[0].because, "a node was added");

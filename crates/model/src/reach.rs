@@ -51,7 +51,7 @@ pub enum NamedBy {
 
 /// Why an address can't be a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Barred {
+pub enum ForbiddenAddress {
     /// It is no address of a host, or one that only this machine's own programs should reach.
     Kind(&'static str),
     /// Our own admin endpoint answers there.
@@ -93,13 +93,13 @@ impl MemberRules {
     ///
     /// # Errors
     /// Why it can't be one.
-    pub fn judge(
+    pub fn validate(
         &self,
         member: SocketAddr,
         check: Option<NonZeroU16>,
         by: NamedBy,
         ours: impl Fn(IpAddr, bool) -> Ours,
-    ) -> Result<(), Barred> {
+    ) -> Result<(), ForbiddenAddress> {
         let address = member.ip().to_canonical();
         let listed = match by {
             NamedBy::Annotation => &self.annotations,
@@ -110,7 +110,7 @@ impl MemberRules {
         for address in std::iter::once(address).chain(hidden) {
             match kind(address) {
                 Some(LOOPBACK) if self.lets_loopback(address, listed.as_deref()) => {}
-                Some(kind) => return Err(Barred::Kind(kind)),
+                Some(kind) => return Err(ForbiddenAddress::Kind(kind)),
                 None => {}
             }
             let asks_admin = self.admin.is_some_and(|admin| {
@@ -119,21 +119,21 @@ impl MemberRules {
             });
             let Ours { pool, machine } = ours(address, asks_admin);
             if pool {
-                return Err(Barred::Pool);
+                return Err(ForbiddenAddress::Pool);
             }
             let is_admin = |port| self.is_admin(SocketAddr::new(address, port), machine);
             if is_admin(member.port()) {
-                return Err(Barred::Admin);
+                return Err(ForbiddenAddress::Admin);
             }
             if check.is_some_and(|port| is_admin(port.get())) {
-                return Err(Barred::AdminChecked);
+                return Err(ForbiddenAddress::AdminChecked);
             }
         }
         match listed {
             Some(listed) if covers(listed, address) => Ok(()),
-            Some(_) => Err(Barred::NotListed),
+            Some(_) => Err(ForbiddenAddress::NotListed),
             None if by == NamedBy::Annotation && self.setting == Setting::Cluster => {
-                Err(Barred::AnnotationsOff)
+                Err(ForbiddenAddress::AnnotationsOff)
             }
             None => Ok(()),
         }
@@ -235,9 +235,9 @@ fn locally_translated(segments: [u16; 8]) -> impl Iterator<Item = Ipv4Addr> {
     real.map(Ipv4Addr::from)
 }
 
-// === impl Barred ===
+// === impl ForbiddenAddress ===
 
-impl Barred {
+impl ForbiddenAddress {
     /// Why, as the end of a sentence about the address.
     pub fn why(self) -> String {
         match self {
@@ -284,13 +284,13 @@ impl Barred {
 mod tests {
     use super::*;
 
-    fn judge(rules: &MemberRules, by: NamedBy, member: &str) -> Result<(), Barred> {
+    fn validate(rules: &MemberRules, by: NamedBy, member: &str) -> Result<(), ForbiddenAddress> {
         let pool: IpNet = "192.0.2.0/24".parse().unwrap();
         let member = member
             .parse()
             .unwrap_or_else(|_| SocketAddr::new(member.parse().unwrap(), 80));
         let own = ["10.0.0.7", "2001:db8::7"].map(|own| own.parse::<IpAddr>().unwrap());
-        rules.judge(member, None, by, |address, _| Ours {
+        rules.validate(member, None, by, |address, _| Ours {
             pool: pool.contains(&address),
             machine: own.contains(&address),
         })
@@ -357,9 +357,12 @@ mod tests {
         for rules in [MemberRules::default(), cluster(), lists] {
             for by in [NamedBy::Annotation, NamedBy::Slice] {
                 for address in NEVER {
-                    let judged = judge(&rules, by, address);
-                    let barred = matches!(judged, Err(Barred::Kind(_) | Barred::Pool));
-                    assert!(barred, "{address}: {judged:?}");
+                    let validated = validate(&rules, by, address);
+                    let barred = matches!(
+                        validated,
+                        Err(ForbiddenAddress::Kind(_) | ForbiddenAddress::Pool)
+                    );
+                    assert!(barred, "{address}: {validated:?}");
                 }
             }
         }
@@ -377,7 +380,7 @@ mod tests {
         for address in forms {
             for by in [NamedBy::Annotation, NamedBy::Slice] {
                 assert_eq!(
-                    judge(&MemberRules::default(), by, address),
+                    validate(&MemberRules::default(), by, address),
                     Ok(()),
                     "{address}"
                 );
@@ -386,8 +389,8 @@ mod tests {
                     ..cluster()
                 };
                 for rules in [cluster(), wide] {
-                    let barred = Err(Barred::Kind(LOOPBACK));
-                    assert_eq!(judge(&rules, by, address), barred, "{address}");
+                    let barred = Err(ForbiddenAddress::Kind(LOOPBACK));
+                    assert_eq!(validate(&rules, by, address), barred, "{address}");
                 }
             }
         }
@@ -396,11 +399,14 @@ mod tests {
             ..cluster()
         };
         let by = NamedBy::Annotation;
-        assert_eq!(judge(&listed, by, "127.0.0.1"), Ok(()));
-        assert_eq!(judge(&listed, by, "127.0.0.2"), Err(Barred::Kind(LOOPBACK)));
+        assert_eq!(validate(&listed, by, "127.0.0.1"), Ok(()));
         assert_eq!(
-            judge(&listed, NamedBy::Slice, "127.0.0.1"),
-            Err(Barred::Kind(LOOPBACK))
+            validate(&listed, by, "127.0.0.2"),
+            Err(ForbiddenAddress::Kind(LOOPBACK))
+        );
+        assert_eq!(
+            validate(&listed, NamedBy::Slice, "127.0.0.1"),
+            Err(ForbiddenAddress::Kind(LOOPBACK))
         );
     }
 
@@ -408,29 +414,35 @@ mod tests {
     fn annotations_of_a_cluster_name_what_is_listed_and_nothing_else() {
         let by = NamedBy::Annotation;
         assert_eq!(
-            judge(&cluster(), by, "10.0.0.1"),
-            Err(Barred::AnnotationsOff)
+            validate(&cluster(), by, "10.0.0.1"),
+            Err(ForbiddenAddress::AnnotationsOff)
         );
-        assert_eq!(judge(&cluster(), NamedBy::Slice, "10.0.0.1"), Ok(()));
+        assert_eq!(validate(&cluster(), NamedBy::Slice, "10.0.0.1"), Ok(()));
         let listed = MemberRules {
             annotations: Some(nets(&["10.1.0.0/16"])),
             slices: Some(nets(&["10.2.0.0/16"])),
             ..cluster()
         };
-        assert_eq!(judge(&listed, by, "10.1.0.1"), Ok(()));
-        assert_eq!(judge(&listed, by, "::ffff:10.1.0.1"), Ok(()));
-        assert_eq!(judge(&listed, by, "10.2.0.1"), Err(Barred::NotListed));
-        assert_eq!(judge(&listed, NamedBy::Slice, "10.2.0.1"), Ok(()));
+        assert_eq!(validate(&listed, by, "10.1.0.1"), Ok(()));
+        assert_eq!(validate(&listed, by, "::ffff:10.1.0.1"), Ok(()));
         assert_eq!(
-            judge(&listed, NamedBy::Slice, "10.1.0.1"),
-            Err(Barred::NotListed)
+            validate(&listed, by, "10.2.0.1"),
+            Err(ForbiddenAddress::NotListed)
+        );
+        assert_eq!(validate(&listed, NamedBy::Slice, "10.2.0.1"), Ok(()));
+        assert_eq!(
+            validate(&listed, NamedBy::Slice, "10.1.0.1"),
+            Err(ForbiddenAddress::NotListed)
         );
         let machine = MemberRules {
             setting: Setting::Machine,
             ..listed
         };
-        assert_eq!(judge(&machine, by, "10.2.0.1"), Err(Barred::NotListed));
-        assert_eq!(judge(&MemberRules::default(), by, "10.2.0.1"), Ok(()));
+        assert_eq!(
+            validate(&machine, by, "10.2.0.1"),
+            Err(ForbiddenAddress::NotListed)
+        );
+        assert_eq!(validate(&MemberRules::default(), by, "10.2.0.1"), Ok(()));
     }
 
     #[test]
@@ -446,7 +458,11 @@ mod tests {
             "2001:db8::1",
         ] {
             let rules = MemberRules::default();
-            assert_eq!(judge(&rules, NamedBy::Slice, address), Ok(()), "{address}");
+            assert_eq!(
+                validate(&rules, NamedBy::Slice, address),
+                Ok(()),
+                "{address}"
+            );
         }
     }
 
@@ -461,16 +477,23 @@ mod tests {
                 "[2001:db8::7]:9640",
                 "[64:ff9b::a00:7]:9640",
             ] {
-                assert_eq!(judge(&rules, by, own), Err(Barred::Admin), "{own}");
+                assert_eq!(
+                    validate(&rules, by, own),
+                    Err(ForbiddenAddress::Admin),
+                    "{own}"
+                );
             }
             for other in ["10.0.0.7:9641", "10.0.0.8:9640", "[2001:db8::8]:9640"] {
-                assert_eq!(judge(&rules, by, other), Ok(()), "{other}");
+                assert_eq!(validate(&rules, by, other), Ok(()), "{other}");
             }
         }
         let admin = Some("10.0.0.8:9640".parse().unwrap());
         let rules = MemberRules::default().beside(admin);
-        assert_eq!(judge(&rules, by, "10.0.0.7:9640"), Ok(()));
-        assert_eq!(judge(&rules, by, "10.0.0.8:9640"), Err(Barred::Admin));
+        assert_eq!(validate(&rules, by, "10.0.0.7:9640"), Ok(()));
+        assert_eq!(
+            validate(&rules, by, "10.0.0.8:9640"),
+            Err(ForbiddenAddress::Admin)
+        );
     }
 
     #[test]
@@ -479,22 +502,25 @@ mod tests {
             admin: Some("127.0.0.1:9640".parse().unwrap()),
             ..MemberRules::default()
         };
-        let judged = |member: &str, port| {
+        let validated = |member: &str, port| {
             let member = member.parse().unwrap();
-            rules.judge(
+            rules.validate(
                 member,
                 NonZeroU16::new(port),
                 NamedBy::Annotation,
                 |_, _| Ours::default(),
             )
         };
-        assert_eq!(judged("127.0.0.1:80", 9640), Err(Barred::AdminChecked));
         assert_eq!(
-            judged("[64:ff9b::127.0.0.1]:80", 9640),
-            Err(Barred::AdminChecked)
+            validated("127.0.0.1:80", 9640),
+            Err(ForbiddenAddress::AdminChecked)
         );
-        assert_eq!(judged("127.0.0.1:80", 9641), Ok(()));
-        assert_eq!(judged("127.0.0.2:80", 9640), Ok(()));
+        assert_eq!(
+            validated("[64:ff9b::127.0.0.1]:80", 9640),
+            Err(ForbiddenAddress::AdminChecked)
+        );
+        assert_eq!(validated("127.0.0.1:80", 9641), Ok(()));
+        assert_eq!(validated("127.0.0.2:80", 9640), Ok(()));
     }
 
     #[test]
@@ -506,16 +532,16 @@ mod tests {
             };
             let by = NamedBy::Annotation;
             assert_eq!(
-                judge(&rules, by, "127.0.0.1:9640"),
-                Err(Barred::Admin),
+                validate(&rules, by, "127.0.0.1:9640"),
+                Err(ForbiddenAddress::Admin),
                 "{admin}"
             );
             assert_eq!(
-                judge(&rules, by, "[::ffff:127.0.0.1]:9640"),
-                Err(Barred::Admin)
+                validate(&rules, by, "[::ffff:127.0.0.1]:9640"),
+                Err(ForbiddenAddress::Admin)
             );
-            assert_eq!(judge(&rules, by, "127.0.0.1:9641"), Ok(()));
-            assert_eq!(judge(&rules, by, "10.0.0.1:9640"), Ok(()));
+            assert_eq!(validate(&rules, by, "127.0.0.1:9641"), Ok(()));
+            assert_eq!(validate(&rules, by, "10.0.0.1:9640"), Ok(()));
         }
     }
 }

@@ -344,11 +344,11 @@ pub enum Fact {
     PoolGone(String),
     /// Whether pools may be missing because the named part of a source can't be read. As long as
     /// some may be, no Service leaves an address that is in no known pool.
-    PoolsInDoubt {
+    PoolsIncomplete {
         /// The part of the source.
         part: Arc<str>,
         /// Whether it can't be read.
-        in_doubt: bool,
+        incomplete: bool,
     },
     /// What can't be read from the named part of a source (a file), in place of what was said about
     /// that part before. An empty list: it reads well now.

@@ -152,15 +152,15 @@ impl ObjectMeta {
 impl Namespace {
     /// The row, or everything that is wrong with the object.
     pub fn into_row(self) -> Result<NamespaceRow, Vec<Reason>> {
-        strictly(self.judged(Findings::default()))
+        strictly(self.validated(Findings::default()))
     }
 
     /// Returns the row of a Namespace that the API server has admitted.
     pub fn into_admitted_row(self) -> NamespaceRow {
-        self.judged(Findings::of_admitted()).0
+        self.validated(Findings::of_admitted()).0
     }
 
-    fn judged(self, mut findings: Findings) -> (NamespaceRow, Vec<Reason>) {
+    fn validated(self, mut findings: Findings) -> (NamespaceRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_label);
         findings.metadata(&self.metadata);
         let row = NamespaceRow {

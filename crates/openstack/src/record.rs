@@ -74,8 +74,8 @@ impl Record {
             && before.given == self.given
             && before.fingerprint.split_once('-').map(|(shape, _)| shape) == shape;
         // Of two changes in one second, the old record would vouch for what the first one left.
-        let told_apart = before.token != self.token || before.fingerprint == self.fingerprint;
-        same && shape.is_some_and(|shape| !shape.is_empty()) && told_apart
+        let reported_apart = before.token != self.token || before.fingerprint == self.fingerprint;
+        same && shape.is_some_and(|shape| !shape.is_empty()) && reported_apart
     }
 
     /// Whether this load balancer is as wanted, without reading it.

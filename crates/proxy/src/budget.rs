@@ -64,7 +64,7 @@ struct Resource {
 
 /// How many Services there are, in how many namespaces, and in that of one of them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Crowd {
+struct ServiceCounts {
     services: u32,
     namespaces: u32,
     siblings: u32,
@@ -82,7 +82,7 @@ struct Namespace {
 
 /// A hold on descriptors that belong to no Service yet.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct ReservedDescriptors {
     budget: Arc<Budget>,
     count: u32,
 }
@@ -196,12 +196,12 @@ impl Budget {
     }
 
     /// Takes descriptors that are open already: connections may have so many fewer.
-    pub(crate) fn set_aside(self: &Arc<Self>, count: u32) -> Aside {
+    pub(crate) fn set_aside(self: &Arc<Self>, count: u32) -> ReservedDescriptors {
         let _no_sockets_meanwhile = self.accounts();
         let limit = &self.descriptors.limit;
         let count = count.min(limit.load(Ordering::Relaxed));
         limit.fetch_sub(count, Ordering::Relaxed);
-        Aside {
+        ReservedDescriptors {
             budget: self.clone(),
             count,
         }
@@ -233,8 +233,8 @@ impl Budget {
         }
     }
 
-    fn crowd(&self) -> Crowd {
-        Crowd {
+    fn crowd(&self) -> ServiceCounts {
+        ServiceCounts {
             services: self.services.load(Ordering::Relaxed),
             namespaces: self.inhabited.load(Ordering::Relaxed),
             siblings: 0,
@@ -264,7 +264,7 @@ impl Resource {
         }
     }
 
-    fn counts(&self, crowd: Crowd) -> Counts {
+    fn counts(&self, crowd: ServiceCounts) -> Counts {
         Counts {
             limit: self.limit.load(Ordering::Relaxed),
             used: self.used.load(Ordering::Relaxed),
@@ -279,7 +279,7 @@ impl Resource {
     fn take(
         &self,
         (usage, namespace): (&Usage, &AtomicU32),
-        crowd: Crowd,
+        crowd: ServiceCounts,
         source: Option<Source>,
         cost: u8,
         decide: Decide,
@@ -332,7 +332,7 @@ impl Resource {
     }
 }
 
-impl Drop for Aside {
+impl Drop for ReservedDescriptors {
     fn drop(&mut self) {
         let limit = &self.budget.descriptors.limit;
         limit.fetch_add(self.count, Ordering::Relaxed);

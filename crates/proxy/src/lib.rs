@@ -34,13 +34,13 @@ pub mod pool;
 mod ports;
 pub mod proxy;
 pub mod proxy_protocol;
-mod pulse;
 mod recency;
 mod relay;
 pub mod shortage;
 pub mod sources;
 pub mod tls;
 mod worker;
+mod worker_check;
 
 pub use identity::{ListenerId, Owner};
 pub use inbound::Inbound;

@@ -24,30 +24,30 @@ const READ: usize = UNIT;
 
 /// A client at a Service, which pays.
 #[derive(Debug)]
-pub(crate) struct Payer {
+pub(crate) struct MemoryOwner {
     account: Arc<Account>,
     source: Option<Source>,
 }
 
 /// A hold on memory.
 #[derive(Debug)]
-pub(crate) struct Paid {
-    payer: Arc<Payer>,
+pub(crate) struct MemoryHold {
+    payer: Arc<MemoryOwner>,
     held: Held,
 }
 
 /// What one HTTP/2 connection of a client holds.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ConnectionMemory {
     books: Mutex<Books>,
-    payer: Arc<Payer>,
-    _base: Option<Paid>,
+    payer: Arc<MemoryOwner>,
+    _base: Option<MemoryHold>,
 }
 
 #[derive(Debug, Default)]
 struct Books {
     used: u32,
-    paid: Vec<Paid>,
+    paid: Vec<MemoryHold>,
     uploads: Uploads,
 }
 
@@ -62,9 +62,9 @@ struct Uploads {
     reader: Option<Waker>,
 }
 
-// === impl Payer ===
+// === impl MemoryOwner ===
 
-impl Payer {
+impl MemoryOwner {
     /// The client of a connection, at the Service with this account.
     pub(crate) fn new(account: Arc<Account>, inbound: &Inbound) -> Arc<Self> {
         // As at the accept: trusted peers bring the clients of many.
@@ -74,36 +74,36 @@ impl Payer {
     }
 
     /// Takes so many units, unless that is more than its share.
-    pub(crate) fn take(self: &Arc<Self>, units: u8) -> Option<Paid> {
+    pub(crate) fn take(self: &Arc<Self>, units: u8) -> Option<MemoryHold> {
         let held = self.account.take_memory(units, self.source).ok()?;
-        Some(Paid {
+        Some(MemoryHold {
             payer: self.clone(),
             held,
         })
     }
 }
 
-// === impl Paid ===
+// === impl MemoryHold ===
 
-impl Paid {
+impl MemoryHold {
     /// How many units it is.
     pub(crate) fn units(&self) -> u8 {
         self.held.cost()
     }
 }
 
-impl Drop for Paid {
+impl Drop for MemoryHold {
     fn drop(&mut self) {
         let payer = &*self.payer;
         payer.account.give_back_memory(payer.source, self.held);
     }
 }
 
-// === impl Ledger ===
+// === impl ConnectionMemory ===
 
-impl Ledger {
+impl ConnectionMemory {
     /// The ledger of a new connection; `None`: there may be no more of them.
-    pub(crate) fn open(payer: Arc<Payer>) -> Option<Self> {
+    pub(crate) fn open(payer: Arc<MemoryOwner>) -> Option<Self> {
         Some(Self {
             books: Mutex::default(),
             _base: Some(payer.take(BASE)?),
@@ -112,7 +112,7 @@ impl Ledger {
     }
 
     /// One for what a connection holds that is no HTTP/2 connection itself.
-    pub(crate) fn of(payer: Arc<Payer>) -> Self {
+    pub(crate) fn of(payer: Arc<MemoryOwner>) -> Self {
         Self {
             books: Mutex::default(),
             _base: None,
@@ -121,7 +121,7 @@ impl Ledger {
     }
 
     /// One that pays for the connection, where a buffer is counted by itself.
-    pub(crate) fn payer(&self) -> &Arc<Payer> {
+    pub(crate) fn payer(&self) -> &Arc<MemoryOwner> {
         &self.payer
     }
 
@@ -189,7 +189,7 @@ impl Ledger {
 // === impl Books ===
 
 impl Books {
-    fn take(&mut self, units: u32, payer: &Arc<Payer>) -> bool {
+    fn take(&mut self, units: u32, payer: &Arc<MemoryOwner>) -> bool {
         let due = (self.used + units).saturating_sub(FREE);
         while self.paid() < due {
             let Some(paid) = payer.take(STEP) else {
@@ -231,13 +231,13 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn payer(budget: &Arc<Budget>, service: &str, client: &str) -> Arc<Payer> {
+    fn payer(budget: &Arc<Budget>, service: &str, client: &str) -> Arc<MemoryOwner> {
         let client = format!("{client}:1").parse().unwrap();
         let account = budget.account(&Uid::new(service), service);
-        Payer::new(account, &Inbound::direct(client, client))
+        MemoryOwner::new(account, &Inbound::direct(client, client))
     }
 
-    fn all_of(payer: &Arc<Payer>) -> Vec<Paid> {
+    fn all_of(payer: &Arc<MemoryOwner>) -> Vec<MemoryHold> {
         std::iter::from_fn(|| payer.take(4)).collect()
     }
 
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn what_one_request_holds_at_a_time_is_not_counted() {
         let budget = Budget::with_memory(4096, 16, 64 * MIB);
-        let ledger = Ledger::open(payer(&budget, "a", "10.0.0.1")).unwrap();
+        let ledger = ConnectionMemory::open(payer(&budget, "a", "10.0.0.1")).unwrap();
         let base = budget.pressure().memory;
         assert_eq!(base, bytes(u32::from(BASE)));
         assert!(ledger.take(FREE));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_connection_above_its_share_gets_no_more_and_gives_all_back() {
         let budget = Budget::with_memory(4096, 16, 16 * MIB);
-        let ledger = Ledger::open(payer(&budget, "a", "10.0.0.1")).unwrap();
+        let ledger = ConnectionMemory::open(payer(&budget, "a", "10.0.0.1")).unwrap();
         let taken = (0..10_000).filter(|_| ledger.take(1)).count() as u32;
         assert!(taken > 100 && bytes(taken) < 16 * MIB, "{taken}");
         ledger.give_back(taken - FREE);
@@ -297,7 +297,7 @@ mod tests {
     fn a_client_is_read_no_further_while_bodies_wait_that_there_is_no_memory_for() {
         let budget = Budget::with_memory(4096, 16, 4 * MIB);
         let payer = payer(&budget, "a", "10.0.0.1");
-        let ledger = Ledger::open(payer.clone()).unwrap();
+        let ledger = ConnectionMemory::open(payer.clone()).unwrap();
         let context = Context::from_waker(Waker::noop());
         let may_read = || ledger.poll_read(usize::MAX, &context).is_ready();
         let _others = all_of(&payer);

@@ -100,27 +100,27 @@ mod tests {
         let mut pressure = Budget::new(1024, 100).pressure();
         let mut seen = Watch::default();
         assert_eq!(seen.look(&pressure), None);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for _ in 0..50 {
             pressure.shortages += 30;
-            told.extend(seen.look(&pressure));
+            reported.extend(seen.look(&pressure));
         }
-        assert_eq!(told, [true]);
+        assert_eq!(reported, [true]);
         for _ in 0..50 {
-            told.extend(seen.look(&pressure));
+            reported.extend(seen.look(&pressure));
         }
-        assert_eq!(told, [true, false]);
+        assert_eq!(reported, [true, false]);
     }
 
     #[test]
     fn pauses_of_a_flood_are_not_its_end() {
         let mut pressure = Budget::new(1024, 100).pressure();
         let mut seen = Watch::default();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for round in 0..100 {
             pressure.shortages += u64::from(round % 5 == 0);
-            told.extend(seen.look(&pressure));
+            reported.extend(seen.look(&pressure));
         }
-        assert_eq!(told, [true]);
+        assert_eq!(reported, [true]);
     }
 }

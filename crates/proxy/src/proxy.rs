@@ -31,7 +31,7 @@ use crate::listener::{Change, ListenError, ListenerConfig, ListenerState};
 use crate::monitor::{Counts, Monitors};
 use crate::pool::{HashKey, Leaving, MemberStatus};
 use crate::worker::Worker;
-use crate::{overload, pulse};
+use crate::{overload, worker_check};
 
 use closing::sweep;
 use handover::Adopted;
@@ -162,7 +162,7 @@ impl Proxy {
                 };
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    silence = pulse::watch(ask) => {
+                    silence = worker_check::watch(ask) => {
                         tracing::error!(worker = number, "a worker {silence}");
                         broken.cancel();
                     }
@@ -349,7 +349,7 @@ impl Proxy {
                 Opening::Udp(socket) => Command::OpenUdp(state.clone(), socket, done),
             };
             // The answer does not come either if the worker is gone.
-            let _ = worker.tell(command).await;
+            let _ = worker.report(command).await;
             answers.push(answer);
         }
         let mut opened = Ok(());
@@ -358,7 +358,7 @@ impl Proxy {
             opened = opened.and(answer.and_then(|answer| answer.map_err(failed)));
         }
         if opened.is_err() {
-            self.tell_all(id, Command::Close).await;
+            self.report_all(id, Command::Close).await;
         }
         opened
     }

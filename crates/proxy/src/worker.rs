@@ -28,7 +28,7 @@ pub(crate) struct Worker {
 
 /// The worker is gone, which happens only when the proxy is shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct WorkerGone;
 
 // === impl Worker ===
 
@@ -61,18 +61,18 @@ impl Worker {
     }
 
     /// Gives a command. Waits while too many are waiting already.
-    pub(crate) async fn tell(&self, command: Command) -> Result<(), Gone> {
-        self.commands.send(command).await.map_err(|_| Gone)
+    pub(crate) async fn report(&self, command: Command) -> Result<(), WorkerGone> {
+        self.commands.send(command).await.map_err(|_| WorkerGone)
     }
 
     /// Gives a command that is answered, and waits for the answer.
     pub(crate) async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, Gone> {
+    ) -> Result<T, WorkerGone> {
         let (answer, answered) = oneshot::channel();
-        self.tell(command(answer)).await?;
-        answered.await.map_err(|_| Gone)
+        self.report(command(answer)).await?;
+        answered.await.map_err(|_| WorkerGone)
     }
 
     /// The thread, to wait for once it was asked to stop.

@@ -253,12 +253,12 @@ mod tests {
             epoll.add(&served, token, Watch::Reading).unwrap();
             keep.push((client, served));
         }
-        let mut told = Vec::new();
-        while told.len() < COUNT as usize {
-            told.extend(tokens(&epoll, &mut events).await);
+        let mut reported = Vec::new();
+        while reported.len() < COUNT as usize {
+            reported.extend(tokens(&epoll, &mut events).await);
         }
-        told.sort_unstable();
-        assert_eq!(told, (0..COUNT).collect::<Vec<_>>());
+        reported.sort_unstable();
+        assert_eq!(reported, (0..COUNT).collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn beside_a_socket_that_does_not_share_no_port_is_opened() {
-        let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-        let refused = more_tcp(stranger.local_addr().unwrap(), 1).unwrap_err();
+        let other_owner = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = more_tcp(other_owner.local_addr().unwrap(), 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let refused = more_udp(stranger.local_addr().unwrap(), 1).unwrap_err();
+        let other_owner = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refused = more_udp(other_owner.local_addr().unwrap(), 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 

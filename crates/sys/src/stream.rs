@@ -239,12 +239,12 @@ mod tests {
             .unwrap();
         let address = RawAddress::new(free);
         let socket = Stream::new(&address).unwrap();
-        let told = socket
+        let reported = socket
             .connect(&address)
             .err()
             .or_else(|| socket.take_error().unwrap());
         assert_eq!(
-            told.map(|error| error.kind()),
+            reported.map(|error| error.kind()),
             Some(io::ErrorKind::ConnectionRefused)
         );
     }

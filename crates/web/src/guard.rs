@@ -43,7 +43,7 @@ const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
 
 /// Refuses what a page of another site sent, and sets the headers that every answer carries.
 pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Next) -> Response {
-    let mut response = match judge(&names, &request) {
+    let mut response = match validate(&names, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -65,7 +65,7 @@ pub(crate) async fn guard(State(names): State<Names>, request: Request, next: Ne
     response
 }
 
-fn judge(names: &Names, request: &Request) -> Result<(), ApiError> {
+fn validate(names: &Names, request: &Request) -> Result<(), ApiError> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => Some(host.to_str().unwrap_or_default()),

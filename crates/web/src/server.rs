@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
 use crate::error::ApiError;
-use crate::seats::{Seat, Seats};
+use crate::places::{PlaceHold, Places};
 use crate::stall::Stall;
 use crate::{Instance, Options, routes};
 
@@ -44,7 +44,7 @@ pub async fn serve<I: Instance>(
     cancel: CancellationToken,
 ) {
     let router = routes::router(instance, options, cancel.clone());
-    let seats = Arc::new(Seats::default());
+    let places = Arc::new(Places::default());
     let tasks = TaskTracker::new();
     let accepting = async {
         loop {
@@ -52,9 +52,9 @@ pub async fn serve<I: Instance>(
                 Ok((stream, _)) => {
                     // Further clients wait in the listen queue.
                     let seat = loop {
-                        match seats.take() {
+                        match places.take() {
                             Some(seat) => break Arc::new(seat),
-                            None => seats.wait().await,
+                            None => places.wait().await,
                         }
                     };
                     tasks.spawn(connection(stream, router.clone(), seat, cancel.clone()));
@@ -81,7 +81,12 @@ pub async fn serve<I: Instance>(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, seat: Arc<Seat>, cancel: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    seat: Arc<PlaceHold>,
+    cancel: CancellationToken,
+) {
     let ended = seat.ended.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = seat.busy();
@@ -131,13 +136,15 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
-    use crate::seats::MOST;
+    use crate::places::MOST;
 
     #[tokio::test]
     async fn where_all_places_are_busy_only_probes_are_answered() {
-        let seats = Arc::new(Seats::default());
-        let taken: Vec<Arc<Seat>> = (0..MOST).map(|_| Arc::new(seats.take().unwrap())).collect();
-        let _busy: Vec<_> = taken.iter().map(Seat::busy).collect();
+        let places = Arc::new(Places::default());
+        let taken: Vec<Arc<PlaceHold>> = (0..MOST)
+            .map(|_| Arc::new(places.take().unwrap()))
+            .collect();
+        let _busy: Vec<_> = taken.iter().map(PlaceHold::busy).collect();
         let router = Router::new()
             .route("/readyz", get(async || "ready"))
             .route("/metrics", get(async || "metrics"));
@@ -146,7 +153,7 @@ mod tests {
             .await
             .unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let seat = Arc::new(seats.take().unwrap());
+        let seat = Arc::new(places.take().unwrap());
         let serving = tokio::spawn(connection(stream, router, seat, CancellationToken::new()));
         let two = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n\
                    GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";

@@ -30,7 +30,7 @@ impl<T> Stall<T> {
         }
     }
 
-    fn judge<R>(
+    fn validate<R>(
         &mut self,
         context: &mut Context<'_>,
         outcome: Poll<io::Result<R>>,
@@ -70,7 +70,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, outcome)
+        self.validate(context, outcome)
     }
 
     fn poll_write_vectored(
@@ -79,7 +79,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, outcome)
+        self.validate(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -88,7 +88,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stall<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, outcome)
+        self.validate(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -85,7 +85,7 @@ const FILES: u64 = 8;
 
 /// Runs `bench up`.
 pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
-    args.judge_limit(getrlimit(Resource::Nofile).maximum)?;
+    args.validate_limit(getrlimit(Resource::Nofile).maximum)?;
     let built = place.target().join("dist/landfall");
     let program = args.landfall.as_deref().unwrap_or(&built);
     let root = tempfile::tempdir()?;
@@ -185,7 +185,7 @@ struct Up {
 
 impl UpArgs {
     /// Refuses what the limit of open files does not allow: Landfall would serve a part of it.
-    fn judge_limit(&self, limit: Option<u64>) -> anyhow::Result<()> {
+    fn validate_limit(&self, limit: Option<u64>) -> anyhow::Result<()> {
         let workers = u64::from(self.workers.get());
         let needed = (u64::from(self.services) * workers * FILES).div_ceil(5);
         if let Some(limit) = limit.filter(|limit| *limit < needed) {
@@ -302,7 +302,7 @@ impl Up {
         // The last ones come last, mostly: asked first, they save asking the others in vain.
         self.accepts(count.saturating_sub(1), port, since)?;
         while listening([127, 80], port)? < count as usize {
-            self.judge(since)?;
+            self.validate(since)?;
             pause(Duration::from_millis(5));
         }
         println!("  until all listened           {:.2?}", since.elapsed());
@@ -311,13 +311,13 @@ impl Up {
 
     fn accepts(&mut self, number: u32, port: u16, since: Instant) -> anyhow::Result<()> {
         while TcpStream::connect((address(number), port)).is_err() {
-            self.judge(since)?;
+            self.validate(since)?;
             pause(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    fn judge(&mut self, began: Instant) -> anyhow::Result<()> {
+    fn validate(&mut self, began: Instant) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             let log = fs::read_to_string(&self.log)?;
             bail!("landfall ended with {status}: {log}");
@@ -341,7 +341,7 @@ impl Up {
             manifests.write_first(&[member])?;
             // Two members take turns: both answers must be the new one's.
             while asked()? != name || asked()? != name {
-                self.judge(began)?;
+                self.validate(began)?;
                 pause(Duration::from_millis(1));
             }
             took.push(began.elapsed());
@@ -408,12 +408,12 @@ mod tests {
 
     #[test]
     fn what_needs_more_open_files_than_are_allowed_is_refused_with_what_would_do() {
-        let refusal = args(10_000, 2).judge_limit(Some(20_000)).unwrap_err();
+        let refusal = args(10_000, 2).validate_limit(Some(20_000)).unwrap_err();
         let text = refusal.to_string();
         assert!(text.contains("need 32000 open files, and 20000"), "{text}");
         assert!(text.ends_with("or measure 6250 Services"), "{text}");
-        assert!(args(6250, 2).judge_limit(Some(20_000)).is_ok());
-        assert!(args(10_000, 1).judge_limit(Some(20_000)).is_ok());
-        assert!(args(60_000, 64).judge_limit(None).is_ok());
+        assert!(args(6250, 2).validate_limit(Some(20_000)).is_ok());
+        assert!(args(10_000, 1).validate_limit(Some(20_000)).is_ok());
+        assert!(args(60_000, 64).validate_limit(None).is_ok());
     }
 }

@@ -84,18 +84,18 @@ const NOT_IN_MODEL: &[&str] = &[
 ];
 
 /// Validates every crate of the workspace.
-pub fn judge(metadata: &Metadata) -> Findings {
+pub fn validate(metadata: &Metadata) -> Findings {
     let mut findings = Findings::default();
     let ours = metadata.ours();
     let providers = ours.filter(|package| package.keywords.iter().any(|it| it == "provider"));
     let providers: Vec<&str> = providers.map(|package| package.name.as_str()).collect();
     for package in metadata.ours() {
-        judge_package(package, &providers, &mut findings.errors);
+        validate_package(package, &providers, &mut findings.errors);
     }
     findings
 }
 
-fn judge_package(package: &Package, providers: &[&str], errors: &mut Vec<String>) {
+fn validate_package(package: &Package, providers: &[&str], errors: &mut Vec<String>) {
     let floor = |name: &str| {
         let is_provider = providers.contains(&name);
         let on = |floor: &&[&str]| floor.contains(&name) || is_provider && *floor == PROVIDERS;
@@ -170,7 +170,7 @@ mod tests {
             }],
         };
         let mut errors = Vec::new();
-        judge_package(&package, &["landfall-toy"], &mut errors);
+        validate_package(&package, &["landfall-toy"], &mut errors);
         errors
     }
 

@@ -31,9 +31,9 @@ const NOWHERE: &[&str] = &[
 
 /// Validates every manifest of the workspace, and the graph: a line `name version` per crate, which
 /// may be repeated.
-pub fn judge(place: &Place, metadata: &Metadata, graph: &str) -> anyhow::Result<Findings> {
+pub fn validate(place: &Place, metadata: &Metadata, graph: &str) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
-    judge_graph(graph, &mut findings.errors);
+    validate_graph(graph, &mut findings.errors);
     for package in metadata.ours() {
         for dependency in &package.dependencies {
             if let Some((name, instead)) =
@@ -53,12 +53,12 @@ pub fn judge(place: &Place, metadata: &Metadata, graph: &str) -> anyhow::Result<
         let path = manifest_path(&package.name);
         let text = fs::read_to_string(place.root.join(&path))
             .with_context(|| format!("{path} can't be read"))?;
-        judge_text(&path, &text, &mut findings.errors);
+        validate_text(&path, &text, &mut findings.errors);
     }
     Ok(findings)
 }
 
-fn judge_graph(graph: &str, errors: &mut Vec<String>) {
+fn validate_graph(graph: &str, errors: &mut Vec<String>) {
     for name in NOWHERE {
         let used = |line: &str| line.split(' ').next() == Some(name);
         if graph.lines().any(used) {
@@ -79,7 +79,7 @@ fn manifest_path(name: &str) -> String {
 }
 
 /// What only the text shows: versions and lints are taken from the workspace.
-fn judge_text(path: &str, text: &str, errors: &mut Vec<String>) {
+fn validate_text(path: &str, text: &str, errors: &mut Vec<String>) {
     let mut section = "";
     let mut lints = false;
     for (index, line) in text.lines().enumerate() {
@@ -118,14 +118,14 @@ mod tests {
         let mut errors = Vec::new();
         let text = "[lints]\nworkspace = true\n[dependencies]\n# why\ntokio.workspace = true\n\
                     serde = { workspace = true, features = [\"rc\"] }\n[features]\nx = []\n";
-        judge_text("crates/web/Cargo.toml", text, &mut errors);
+        validate_text("crates/web/Cargo.toml", text, &mut errors);
         assert_eq!(errors, Vec::<String>::new());
     }
 
     #[test]
     fn a_version_outside_the_workspace_and_missing_lints_are_errors() {
         let mut errors = Vec::new();
-        judge_text(
+        validate_text(
             "a/Cargo.toml",
             "[dev-dependencies]\ntokio = \"1\"\n",
             &mut errors,
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn a_crate_that_has_no_place_in_the_graph_is_named() {
         let mut errors = Vec::new();
-        judge_graph(
+        validate_graph(
             "landfall v0.1.0 (/x)\nrustls v0.23.1\nstring v1.0.0\n",
             &mut errors,
         );
         assert_eq!(errors, Vec::<String>::new());
-        judge_graph(
+        validate_graph(
             "rustls v0.23.1\nring v0.17.14\nring v0.17.14\n",
             &mut errors,
         );

@@ -37,9 +37,9 @@ const ONE_MACHINE: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 const MAY_NAME_PATHS: &[&str] = &["Cargo.lock"];
 
 /// Validates every file of the checkout that is or may become tracked.
-pub fn judge(place: &Place) -> anyhow::Result<Findings> {
+pub fn validate(place: &Place) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
-    each(place, |path, text| judge_file(path, text, &mut findings))?;
+    each(place, |path, text| validate_file(path, text, &mut findings))?;
     Ok(findings)
 }
 
@@ -109,7 +109,7 @@ fn walk(root: &Path, below: &str, found: &mut Vec<String>) -> anyhow::Result<()>
     Ok(())
 }
 
-fn judge_file(path: &str, text: &str, findings: &mut Findings) {
+fn validate_file(path: &str, text: &str, findings: &mut Findings) {
     let extension = extension(path);
     if extension.is_some_and(|extension| WRITTEN.contains(&extension)) {
         let lines = text.lines().count();
@@ -162,34 +162,34 @@ fn names_path(line: &str, machine: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn judged(path: &str, text: &str) -> Findings {
+    fn validated(path: &str, text: &str) -> Findings {
         let mut findings = Findings::default();
-        judge_file(path, text, &mut findings);
+        validate_file(path, text, &mut findings);
         findings
     }
 
     #[test]
     fn a_very_long_file_is_an_error() {
-        assert_eq!(judged("a.rs", &"\n".repeat(1000)), Findings::default());
+        assert_eq!(validated("a.rs", &"\n".repeat(1000)), Findings::default());
         assert_eq!(
-            judged("a.rs", &"\n".repeat(1001)).errors,
+            validated("a.rs", &"\n".repeat(1001)).errors,
             ["a.rs: 1001 lines; at most 1000: split it by subject"]
         );
-        assert_eq!(judged("a.md", &"\n".repeat(1001)), Findings::default());
+        assert_eq!(validated("a.md", &"\n".repeat(1001)), Findings::default());
     }
 
     #[test]
     fn a_test_that_does_not_run_is_an_error_with_its_line() {
         let attribute = "    #[ignore = \"slow\"]";
         assert_eq!(
-            judged("a.rs", &format!("#[test]\n{attribute}\n")).errors,
+            validated("a.rs", &format!("#[test]\n{attribute}\n")).errors,
             [format!(
                 "a.rs:2: `#[{}`: a test that doesn't run proves nothing",
                 "ignore"
             )]
         );
         assert_eq!(
-            judged("a.rs", &format!("// {attribute}")),
+            validated("a.rs", &format!("// {attribute}")),
             Findings::default()
         );
     }
@@ -197,18 +197,24 @@ mod tests {
     #[test]
     fn unsafe_code_is_allowed_in_one_crate() {
         let line = concat!("#![expect(", "unsafe_code, reason = \"sockets\")]");
-        assert_eq!(judged("crates/sys/src/lib.rs", line), Findings::default());
-        assert_eq!(judged("crates/proxy/src/lib.rs", line).errors.len(), 1);
+        assert_eq!(
+            validated("crates/sys/src/lib.rs", line),
+            Findings::default()
+        );
+        assert_eq!(validated("crates/proxy/src/lib.rs", line).errors.len(), 1);
     }
 
     #[test]
     fn a_path_of_one_machine_is_an_error_and_a_part_of_a_path_is_not() {
         let path = concat!("see /wo", "rk/main");
-        assert_eq!(judged("a.md", path).errors.len(), 1);
+        assert_eq!(validated("a.md", path).errors.len(), 1);
         assert_eq!(
-            judged("a.md", concat!("see target/wo", "rk/main")),
+            validated("a.md", concat!("see target/wo", "rk/main")),
             Findings::default()
         );
-        assert_eq!(judged("a.md", concat!("~/wo", "rk/")), Findings::default());
+        assert_eq!(
+            validated("a.md", concat!("~/wo", "rk/")),
+            Findings::default()
+        );
     }
 }

@@ -57,7 +57,7 @@ pub async fn program(stages: &mut Stages, place: &Place) -> anyhow::Result<PathB
 }
 
 /// Refuses a program that needs something that the image doesn't have, and says what it is for.
-pub fn judge(program: &Path, bytes: &[u8]) -> anyhow::Result<Elf> {
+pub fn validate(program: &Path, bytes: &[u8]) -> anyhow::Result<Elf> {
     let path = program.display();
     let elf = Elf::read(bytes).with_context(|| format!("{path} can't be used"))?;
     if !elf.is_static() {
@@ -93,8 +93,10 @@ fn cargo_home() -> anyhow::Result<PathBuf> {
 
 /// The target that this machine is.
 async fn host() -> anyhow::Result<String> {
-    let told = stage::output(Command::new("rustc").arg("-vV")).await?;
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let reported = stage::output(Command::new("rustc").arg("-vV")).await?;
+    let host = reported
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "));
     let host = host.context("rustc does not say what this machine is")?;
     if !host.ends_with("-linux-gnu") {
         bail!("images are built on Linux with the GNU C library; this is {host}");
@@ -110,7 +112,7 @@ mod tests {
     #[test]
     fn a_program_with_a_loader_is_refused_with_what_is_missing() {
         let bytes = file(62, &[(3, b"/lib64/ld-linux-x86-64.so.2\0")]);
-        let error = judge(Path::new("landfall"), &bytes)
+        let error = validate(Path::new("landfall"), &bytes)
             .unwrap_err()
             .to_string();
         assert!(
@@ -119,8 +121,8 @@ mod tests {
             ) && error.contains("libc6-dev"),
             "{error}"
         );
-        assert!(judge(Path::new("landfall"), &file(62, &[])).is_ok());
-        let error = judge(Path::new("a.sh"), b"#!/bin/sh").unwrap_err();
+        assert!(validate(Path::new("landfall"), &file(62, &[])).is_ok());
+        let error = validate(Path::new("a.sh"), b"#!/bin/sh").unwrap_err();
         assert_eq!(
             format!("{error:#}"),
             "a.sh can't be used: it is no ELF file"

@@ -68,7 +68,7 @@ impl<'a> Keys<'a> {
         if all.len() > 1 {
             let message = "given more than once; the last one counts";
             let reason = Reason::info(Code::ConflictingOptions, message);
-            self.tell(reason.at(self.name(key)), last.line);
+            self.report(reason.at(self.name(key)), last.line);
         }
         self.note_cut(last, key);
         Some(last)
@@ -79,7 +79,7 @@ impl<'a> Keys<'a> {
             let message = "ends where a ; or # begins a comment";
             let reason = Reason::warning(Code::ConflictingOptions, message).at(self.name(key));
             let remedy = "quote the value if that character is part of it";
-            self.tell(reason.remedy(remedy), entry.line);
+            self.report(reason.remedy(remedy), entry.line);
         }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Keys<'a> {
         format!("{} {key}", self.section)
     }
 
-    fn tell(&mut self, reason: Reason, line: u32) {
+    fn report(&mut self, reason: Reason, line: u32) {
         let origin = origin(self.file, line);
         self.warnings.push(reason.origin(Some(origin)));
     }
@@ -187,7 +187,7 @@ impl<'a> Keys<'a> {
             .at(self.name(key))
             .remedy(remedy);
         let value = entry.value.as_deref().unwrap_or_default();
-        self.tell(reason.value(value), entry.line);
+        self.report(reason.value(value), entry.line);
     }
 
     /// Keys that older versions of the reference knew.
@@ -197,7 +197,7 @@ impl<'a> Keys<'a> {
             if let Some(entry) = self.entries.iter().copied().find(|entry| entry.is(key)) {
                 let message = "has no effect any more";
                 let reason = Reason::info(Code::OptionNotApplicable, message).at(self.name(key));
-                self.tell(reason.remedy("remove it"), entry.line);
+                self.report(reason.remedy("remove it"), entry.line);
             }
         }
     }
@@ -215,7 +215,7 @@ impl<'a> Keys<'a> {
                     Reason::warning(Code::OptionNotApplicable, message).at(self.name(above));
                 let remedy =
                     format!("write {above} = value on one line, with quotes around the value");
-                self.tell(reason.remedy(remedy), entry.line);
+                self.report(reason.remedy(remedy), entry.line);
                 continue;
             }
             let reason = Reason::warning(Code::OptionNotApplicable, "no such key; it is ignored");
@@ -224,15 +224,15 @@ impl<'a> Keys<'a> {
             let reason = reason
                 .at(self.name(&entry.key))
                 .remedy(remedy.unwrap_or_default());
-            self.tell(reason, entry.line);
+            self.report(reason, entry.line);
         }
     }
 
     /// Does something without repeating warnings.
     fn quietly<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
-        let told = self.warnings.len();
+        let reported = self.warnings.len();
         let outcome = act(self);
-        self.warnings.truncate(told);
+        self.warnings.truncate(reported);
         outcome
     }
 }

@@ -250,10 +250,10 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
     };
     let found = read(None, None, &here).unwrap();
     assert_eq!(found.global.region.as_deref(), Some("R"));
-    let told: Vec<String> = found.warnings.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = found.warnings.iter().map(ToString::to_string).collect();
     let name = closed.display();
     assert_eq!(
-        told,
+        reported,
         [format!(
             "{name} can't be read (Not a directory (os error 20)); files there are ignored; allow \
             this user to enter it, or name the file"
@@ -311,9 +311,9 @@ fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_told() {
     assert_eq!(global.region.as_deref(), Some("Four"));
     assert_eq!(global.password.unwrap().expose_secret(), "hunter2");
     assert_eq!(global.auth_url, None);
-    let told: Vec<String> = clouds.warnings.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = clouds.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "clouds.yaml:5: region_name: keys are given more than once; the last one counts each \
             time; remove the others"

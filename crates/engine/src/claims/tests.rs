@@ -71,7 +71,7 @@ fn providers(takes_pools: &[bool]) -> Vec<Arc<Paper>> {
     takes_pools.iter().map(paper).collect()
 }
 
-fn recorded(rows: Vec<Arc<ServiceRow>>) -> OnRecord {
+fn recorded(rows: Vec<Arc<ServiceRow>>) -> RecordedClaims {
     let mut world = World::default();
     for row in rows {
         world.apply(Fact::Service(row));
@@ -110,7 +110,7 @@ fn programmed(row: &mut ServiceRow) {
 }
 
 /// Service and address of each claim.
-fn names(record: &OnRecord) -> Vec<String> {
+fn names(record: &RecordedClaims) -> Vec<String> {
     let claims = record.claims.iter().flatten();
     claims
         .map(|claim| format!("{} {:?}", claim.service.name(), claim.addresses))
@@ -293,7 +293,7 @@ fn of_two_services_with_one_address_the_better_claim_keeps_it_and_the_other_is_t
         let forfeited = &record.forfeited[&Uid::new("uid-a")];
         assert_eq!(
             *forfeited,
-            [Forfeited {
+            [LostClaim {
                 address: ip("192.0.2.1"),
                 holder: ServiceKey::new("default", "b"),
             }]
@@ -369,9 +369,9 @@ fn what_a_service_of_an_instance_that_is_gone_holds_is_reserved() {
         [] as [&str; 0]
     );
     let rows: Vec<_> = world.services().collect();
-    let lost = lost(&rows, &world, &classes);
+    let unserved = unserved(&rows, &world, &classes);
     assert_eq!(
-        lost[&ServiceKey::new("default", "web")].addresses,
+        unserved[&ServiceKey::new("default", "web")].addresses,
         [ip("192.0.2.1")]
     );
 }

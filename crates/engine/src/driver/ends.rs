@@ -9,7 +9,7 @@ use landfall_model::provider::Provider;
 use landfall_model::rows::ServiceRow;
 use tokio::task;
 
-use super::course::Holds;
+use super::history::Holds;
 use super::{Engine, clock, waiting};
 use crate::backoff::Backoff;
 use crate::held::addresses as on_record;
@@ -70,7 +70,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return;
         };
         let key = ran.key.clone();
-        let heard = self.heard.remove(&key);
+        let received = self.received.remove(&key);
         let (took, mut end) = match end {
             Ok((_, end)) => end,
             Err(error) if error.is_cancelled() => return self.queue.finish(&key),
@@ -104,7 +104,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.take_writing(&key, &mut end, ran.row.as_deref(), now);
         let removed = end.outcome == Outcome::Removed;
-        self.handle.book.write(|pages| {
+        self.handle.store.write(|pages| {
             if removed {
                 pages.records.remove(&key);
             } else if let Some(record) = pages.records.get_mut(&key) {
@@ -114,8 +114,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 record.handled = true;
             }
         });
-        if heard {
-            self.take_heard(&key);
+        if received {
+            self.take_received(&key);
         }
         if gives_back {
             self.wake_waiting_for(ran.owners.iter());
@@ -127,7 +127,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let Some(tracked) = self.tracked.get_mut(key) else {
             return;
         };
-        let course = &mut tracked.course;
+        let history = &mut tracked.history;
         match outcome {
             Outcome::Settled => {
                 self.retries.reset(key);
@@ -144,12 +144,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Outcome::Refused => self.retries.reset(key),
             Outcome::Busy(after) => self.queue.push_after(key, after, now),
             Outcome::Outdated => {
-                course.conflicts += 1;
-                let pause = CONFLICTS.delay(key, course.conflicts);
+                history.conflicts += 1;
+                let pause = CONFLICTS.delay(key, history.conflicts);
                 self.queue.push_after(key, pause, now);
             }
             Outcome::Stuck => {
-                let pause = course.progress.stop(now);
+                let pause = history.progress.stop(now);
                 self.queue.push_after(key, pause, now);
             }
             Outcome::Failed => self.fail(key),
@@ -209,13 +209,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match (end.writing, row) {
             (Writing::Nothing, _) => {}
             (Writing::Done, Some(row)) => {
-                tracked.course.contest.say(&end.status);
+                tracked.history.status_conflicts.say(&end.status);
                 tracked.remember_written(&row.status, std::mem::take(&mut end.wrote));
             }
             // The source reports it.
             (Writing::Done, None) | (Writing::Unsure, _) => tracked.written = None,
         }
-        if let Some(wait) = tracked.course.contest.wait(now) {
+        if let Some(wait) = tracked.history.status_conflicts.wait(now) {
             self.queue.push_after(key, wait, now);
         }
     }
@@ -248,8 +248,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
             && let Some(tracked) = self.tracked.get_mut(&ran.key)
         {
             let holds = ran.holds.take();
-            let before = std::mem::replace(&mut tracked.course.holds, holds);
-            let now = tracked.course.holds.as_ref();
+            let before = std::mem::replace(&mut tracked.history.holds, holds);
+            let now = tracked.history.holds.as_ref();
             gives_back |= before.is_some_and(|before| before.gives_back(now));
         }
         gives_back
@@ -280,7 +280,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .tracked
             .get(key)
             .filter(|_| self.retries.is_failing(key))?;
-        let (_, ended) = tracked.course.last?;
+        let (_, ended) = tracked.history.last?;
         (ended + BREATHER).checked_duration_since(now)
     }
 

@@ -5,8 +5,8 @@ use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
 use landfall_model::rows::Fact;
 
-use super::course::Course;
-use super::echo::Echo;
+use super::history::PassHistory;
+use super::self_updates::SelfUpdate;
 use super::{DEBOUNCE, Engine, clock, problems};
 use crate::report::Report;
 use crate::select::Ownership;
@@ -20,16 +20,16 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let (mut of_note, mut concerns_all) = (false, false);
         for fact in batch {
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
-            let echo = self.at_work.then(|| self.echo_of(&fact)).flatten();
+            let self_updates = self.at_work.then(|| self.echo_of(&fact)).flatten();
             let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
             }
-            match (affected, echo) {
-                (Affected::None, _) | (Affected::Services(_), Some(Echo::Finalizer)) => {}
-                (Affected::Services(keys), Some(Echo::Status)) => {
+            match (affected, self_updates) {
+                (Affected::None, _) | (Affected::Services(_), Some(SelfUpdate::Finalizer)) => {}
+                (Affected::Services(keys), Some(SelfUpdate::Status)) => {
                     for key in &keys {
-                        self.hear(key);
+                        self.receive(key);
                     }
                 }
                 (Affected::Services(keys), None) => {
@@ -65,8 +65,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .filter(|it| self.is_relevant(it))
             .collect();
         for key in &ours {
-            let course = self.tracked.get(key).map(|tracked| &tracked.course);
-            if course.is_some_and(Course::is_under_way) {
+            let history = self.tracked.get(key).map(|tracked| &tracked.history);
+            if history.is_some_and(PassHistory::is_under_way) {
                 self.queue.push_unless_due(key);
                 continue;
             }
@@ -85,7 +85,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         let namespace = self.world.namespace(key.namespace());
         let classes = &self.config.classes;
-        match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
+        match classes.validate_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(_) | Ownership::UnknownClass => true,
             Ownership::SwitchedOff => self.is_remembered(key),
             // It may be ours to clear away.
@@ -97,10 +97,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     pub(super) fn is_remembered(&self, key: &ServiceKey) -> bool {
         self.tracked.contains_key(key)
-            || self.lost.remembers(key)
+            || self.unserved.remembers(key)
             || self
                 .handle
-                .book
+                .store
                 .read(|pages| pages.records.contains_key(key))
     }
 
@@ -112,9 +112,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .cloned()
             .collect();
         self.handle
-            .book
+            .store
             .read(|pages| problems::log(&pages.problems, &problems));
-        self.handle.book.write(|pages| {
+        self.handle.store.write(|pages| {
             pages.problems = problems;
             pages.synced = self.world.synced();
             pages.at_work = self.at_work;

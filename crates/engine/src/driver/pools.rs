@@ -42,7 +42,7 @@ pub fn hand_out_pools<P: Provider>(
     let mut problems = world.settle_pools(home.and_then(|home| classes.name(home)));
     let shares = classes.share_pools(world.pools(), &takes);
     for (provider, pools) in providers.iter().zip(&shares) {
-        provider.set_pools_incomplete(world.pools_in_doubt());
+        provider.set_pools_incomplete(world.pools_incomplete());
         problems.extend(provider.set_pools(pools));
     }
     problems

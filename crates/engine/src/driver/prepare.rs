@@ -13,7 +13,6 @@ use landfall_model::wire::accepted_to_text;
 
 use super::tracked::Accepted;
 use super::{Engine, WorkItem};
-use crate::book::Record;
 use crate::claims;
 use crate::instance::{InstanceId, Owners};
 use crate::pass::{Job, Persisted};
@@ -21,6 +20,7 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::resolve::{resolve, resolve_previous};
 use crate::select::Ownership;
+use crate::store::Record;
 
 impl<P: Provider, R: Report> Engine<P, R> {
     /// What is to be done for a Service now; `None`: nothing.
@@ -28,7 +28,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let row = self.world.service(key);
         let wanted = row
             .as_ref()
-            .map_or(Ownership::NotOurs, |row| self.judge(row));
+            .map_or(Ownership::NotOurs, |row| self.validate(row));
         self.follow_lost(key, row.as_deref(), wanted);
         let stranded = self.follow_stranded(key, row.as_ref(), wanted);
         if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
@@ -136,7 +136,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             errors,
             status: tracked.current_status(&row),
             last_failure: tracked.last_failure.clone(),
-            telling: tracked.telling.clone(),
+            reporting: tracked.reporting.clone(),
             progress: Progress::default(),
             row: Some(row),
             last_of_row: true,
@@ -301,7 +301,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             ..row.into()
         };
         let classes = &self.config.classes;
-        match classes.judge_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
+        match classes.validate_affiliation(as_it_was, namespace.map(AsRef::as_ref)) {
             Ownership::Ours(instance) => {
                 let provider = instance.of(&self.handle.providers)?;
                 let mark = provider.profile().predecessor_mark?;
@@ -331,7 +331,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pending: Vec::new(),
             handled: true,
         };
-        self.handle.book.write(|pages| {
+        self.handle.store.write(|pages| {
             pages.records.insert(key, record);
         });
     }

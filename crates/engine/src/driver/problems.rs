@@ -6,7 +6,7 @@ use landfall_model::reason::{Reason, Severity};
 
 /// What the log says about a change of the problems.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct News<'a> {
+struct ProblemChange<'a> {
     appeared: Vec<&'a Reason>,
     healed: Vec<Place<'a>>,
 }
@@ -52,10 +52,10 @@ pub(super) fn log(before: &[Reason], after: &[Reason]) {
     }
 }
 
-fn compare<'a>(before: &'a [Reason], after: &'a [Reason]) -> News<'a> {
+fn compare<'a>(before: &'a [Reason], after: &'a [Reason]) -> ProblemChange<'a> {
     let known: HashSet<&Reason> = before.iter().collect();
     let places: HashSet<Place<'_>> = after.iter().map(Place::of).collect();
-    let mut news = News {
+    let mut news = ProblemChange {
         appeared: Vec::new(),
         healed: Vec::new(),
     };
@@ -108,7 +108,7 @@ mod tests {
         let news = compare(&[], &after);
         assert_eq!(news.appeared, [&after[0], &after[1]]);
         assert_eq!(news.healed, []);
-        assert_eq!(compare(&after, &after), News::default());
+        assert_eq!(compare(&after, &after), ProblemChange::default());
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let moved = [at("a.yaml", 4, "no"), before[2].clone()];
         let news = compare(&before, &moved);
         assert_eq!((news.appeared.len(), news.healed.len()), (1, 0));
-        let files = |news: News<'_>| -> Vec<_> {
+        let files = |news: ProblemChange<'_>| -> Vec<_> {
             let files = news.healed.iter().map(|place| place.file);
             files.map(|file| file.unwrap().to_owned()).collect()
         };

@@ -9,10 +9,10 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ConditionType;
 
 use super::{Engine, prepare};
-use crate::book::Record;
-use crate::claims::{lost, on_record};
+use crate::claims::{on_record, unserved};
 use crate::report::Report;
 use crate::select::Ownership;
+use crate::store::Record;
 
 impl<P: Provider, R: Report> Engine<P, R> {
     /// Loads every claim on record before the first pass, and marks what has to be handled
@@ -44,10 +44,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
         }
         // After what is ours: where both are on record with an address, ours goes on being served.
-        self.lost.claims = lost(&rows, &self.world, &self.config.classes);
+        self.unserved.claims = unserved(&rows, &self.world, &self.config.classes);
         self.reserve();
         let unhandled = rows.iter().filter_map(|row| {
-            let Ownership::Ours(instance) = self.judge(row) else {
+            let Ownership::Ours(instance) = self.validate(row) else {
                 return None;
             };
             let record = Record {
@@ -63,7 +63,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Some((row.key.clone(), record))
         });
         let records = unhandled.collect();
-        self.handle.book.write(|pages| pages.records = records);
+        self.handle.store.write(|pages| pages.records = records);
     }
 
     /// Every Service that may have something on record here, or is to be handled.

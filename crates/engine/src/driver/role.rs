@@ -4,7 +4,7 @@ use landfall_model::provider::Provider;
 use tokio::sync::watch;
 
 use super::waiting::Waiting;
-use super::{BEFORE, Engine, Lost, slots};
+use super::{BEFORE, Engine, UnservedServices, slots};
 use crate::backoff::Retries;
 use crate::leadership::Role;
 use crate::queue::Queue;
@@ -63,7 +63,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let before = self.term.replace(term);
         self.set_pools();
         if before.is_some() {
-            self.doubt(before != Some(term));
+            self.invalidate_caches(before != Some(term));
         }
         if before != Some(term) {
             self.restore_claims();
@@ -77,7 +77,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Believes nothing that may have changed while this replica did not write.
-    fn doubt(&mut self, others_led: bool) {
+    fn invalidate_caches(&mut self, others_led: bool) {
         for provider in self.handle.providers.iter() {
             provider.invalidate_caches(others_led);
         }
@@ -94,7 +94,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         tracing::warn!("this replica may not write any more; it keeps serving");
         self.at_work = false;
         self.passes.abort_all();
-        self.handle.book.write(|pages| pages.at_work = false);
+        self.handle.store.write(|pages| pages.at_work = false);
     }
 
     /// Lets go of everything: another replica serves.
@@ -106,7 +106,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         // They were broken off, so they end at once.
         while self.passes.join_next().await.is_some() {}
         self.running.clear();
-        self.heard.clear();
+        self.received.clear();
         self.queue = Queue::new(&slots(
             &self.config,
             &self.handle.providers,
@@ -116,13 +116,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.waiting = Waiting::default();
         self.tracked.clear();
         self.by_uid.clear();
-        self.lost = Lost::default();
+        self.unserved = UnservedServices::default();
         self.forfeited.clear();
         self.cleared.clear();
         for provider in self.handle.providers.iter() {
             provider.retire().await;
         }
-        self.handle.book.write(|pages| pages.records.clear());
+        self.handle.store.write(|pages| pages.records.clear());
         tracing::info!("another replica serves; this one stands by");
     }
 }

@@ -10,11 +10,11 @@ use landfall_model::provider::Provider;
 use super::ends::Running;
 use super::tracked::Tracked;
 use super::{Engine, EngineConfig, PASS_LIMIT, WorkItem, clock};
-use crate::book::Record;
 use crate::instance::InstanceId;
 use crate::pass::{Job, Outcome, Pass, PassEnd};
 use crate::report::Report;
 use crate::select::{Classes, Ownership};
+use crate::store::Record;
 use crate::world::World;
 
 // === impl Engine ===
@@ -48,7 +48,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn start(&mut self, key: ServiceKey, item: WorkItem) {
         let WorkItem { mut job, owners } = item;
         if let Some(tracked) = self.tracked.get_mut(&key) {
-            tracked.course.begin(&mut job, clock());
+            tracked.history.begin(&mut job, clock());
         }
         let providers: Vec<Arc<P>> = owners
             .iter()
@@ -97,7 +97,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .and_then(|intent| intent.load_balancer.as_ref());
         let address = spec.map(|spec| spec.address.clone());
         let left_out = spec.map(|spec| spec.left_out.clone()).unwrap_or_default();
-        self.handle.book.write(|pages| {
+        self.handle.store.write(|pages| {
             let record = pages
                 .records
                 .entry(row.key.clone())
@@ -151,7 +151,7 @@ pub(super) fn lane(
     }
     let affiliation = world.affiliation(key)?;
     let namespace = world.namespace(key.namespace());
-    match classes.judge_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
+    match classes.validate_affiliation(affiliation, namespace.map(AsRef::as_ref)) {
         Ownership::Ours(instance) => Some(instance),
         Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => None,
     }

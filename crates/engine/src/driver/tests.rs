@@ -25,7 +25,6 @@ use crate::report::{Event, ReportError};
 mod audit;
 mod conflict;
 mod crashes;
-mod lost;
 mod passes;
 mod pauses;
 mod removal;
@@ -33,6 +32,7 @@ mod repeats;
 mod restart;
 mod role;
 mod slots;
+mod unserved;
 mod writing;
 
 /// Addresses 127.77.0.1, .2, ... by Service; at most `size` of them.
@@ -52,7 +52,7 @@ struct Shelf {
     removals: Mutex<Vec<Intent>>,
     /// The names of pools, each time that they were told, and whether more may be missing.
     pools: Mutex<Vec<(Vec<String>, bool)>>,
-    in_doubt: AtomicBool,
+    incomplete: AtomicBool,
     audits: Answers,
     /// Who was checked, in this order.
     looks: Mutex<Vec<Uid>>,
@@ -130,7 +130,7 @@ impl Shelf {
             profile: ProviderProfile::default(),
             removals: Mutex::default(),
             pools: Mutex::default(),
-            in_doubt: AtomicBool::default(),
+            incomplete: AtomicBool::default(),
             audits: Answers {
                 begun: watch::Sender::new(0),
                 answers: watch::Sender::new(None),
@@ -304,13 +304,13 @@ impl Provider for Shelf {
     }
 
     fn set_pools_incomplete(&self, incomplete: bool) {
-        self.in_doubt.store(incomplete, Ordering::Relaxed);
+        self.incomplete.store(incomplete, Ordering::Relaxed);
     }
 
     fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
         let names = pools.iter().map(|pool| pool.name.clone()).collect();
-        let in_doubt = self.in_doubt.load(Ordering::Relaxed);
-        self.pools.lock().unwrap().push((names, in_doubt));
+        let incomplete = self.incomplete.load(Ordering::Relaxed);
+        self.pools.lock().unwrap().push((names, incomplete));
         Vec::new()
     }
 
@@ -318,14 +318,14 @@ impl Provider for Shelf {
         if others_led {
             self.held.lock().unwrap().clear();
         }
-        let told = format!("doubt {others_led}");
-        self.recalled.lock().unwrap().push((told, 0));
+        let reported = format!("invalidate_caches {others_led}");
+        self.recalled.lock().unwrap().push((reported, 0));
     }
 
     async fn retire(&self) {
         self.held.lock().unwrap().clear();
-        let told = ("retire".to_owned(), 0);
-        self.recalled.lock().unwrap().push(told);
+        let reported = ("retire".to_owned(), 0);
+        self.recalled.lock().unwrap().push(reported);
     }
 
     fn set_foreign_claims(&self, claims: &[Claim]) {
@@ -473,8 +473,8 @@ impl Report for Source {
     async fn event(&self, row: &ServiceRow, event: &Event) {
         self.events.fetch_add(1, Ordering::Relaxed);
         if event.warning {
-            let told = format!("{}: {}: {}", row.key, event.reason, event.message);
-            self.warnings.lock().unwrap().push(told);
+            let reported = format!("{}: {}: {}", row.key, event.reason, event.message);
+            self.warnings.lock().unwrap().push(reported);
         }
     }
 }
@@ -629,7 +629,7 @@ impl Lab {
 
     /// Whether a Service is said to have a reason of this code.
     fn says(&self, name: &str, code: Code) -> bool {
-        self.handle.book.read(|pages| {
+        self.handle.store.read(|pages| {
             let record = pages.records.get(&key(name));
             record.is_some_and(|record| record.reasons.iter().any(|it| it.code == code))
         })
@@ -660,7 +660,7 @@ impl Lab {
     /// Waits until the rows of the source satisfy a condition.
     async fn until(&self, what: &str, met: impl Fn(&BTreeMap<ServiceKey, ServiceRow>) -> bool) {
         let wait = async {
-            let mut changes = self.handle.book.changes();
+            let mut changes = self.handle.store.changes();
             while !met(&self.source.rows.lock().unwrap()) {
                 let _ = tokio::time::timeout(Duration::from_millis(20), changes.changed()).await;
             }
@@ -675,8 +675,8 @@ impl Lab {
 
     async fn until_ready(&self) {
         let wait = async {
-            let mut changes = self.handle.book.changes();
-            while !self.handle.book.read(crate::book::Snapshot::ready) {
+            let mut changes = self.handle.store.changes();
+            while !self.handle.store.read(crate::store::Snapshot::ready) {
                 changes.changed().await.unwrap();
             }
         };

@@ -11,7 +11,7 @@ use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
 use super::clock;
-use super::course::Course;
+use super::history::PassHistory;
 use crate::instance::Owners;
 use crate::pass::{EventState, Job, Outcome, PassEnd, Persisted, Writing};
 use crate::progress::Progress;
@@ -27,7 +27,7 @@ pub(super) struct Tracked {
     /// What we wrote last, until the source repeats it.
     pub(super) written: Option<Written>,
     pub(super) last_failure: Option<String>,
-    pub(super) telling: EventState,
+    pub(super) reporting: EventState,
     /// The marks as the last pass left them, whether or not the source has repeated them: a
     /// removal needs them, and its Service may be gone by then.
     pub(super) marks: BTreeMap<String, String>,
@@ -39,7 +39,7 @@ pub(super) struct Tracked {
     /// The running pass clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
     /// How its passes went of late.
-    pub(super) course: Course,
+    pub(super) history: PassHistory,
     /// Annotations of the instance that served it before and has cleared everything away.
     pub(super) obsolete: &'static [&'static str],
 }
@@ -63,7 +63,7 @@ pub(super) struct Written {
 
 /// How a status that a fact brings relates to our own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum StatusOrigin {
     /// It is what we wrote last, with what others may have put beside it.
     Ours,
     /// It is what we wrote last, with annotations beside it that are no news of the status.
@@ -100,21 +100,21 @@ impl Tracked {
     /// Remembers how a pass ended. `served`: it was for a load balancer that is wanted.
     pub(super) fn take_end(&mut self, end: &mut PassEnd, served: bool, now: Instant) {
         self.last_failure.clone_from(&end.failure);
-        self.telling.clone_from(&end.telling);
+        self.reporting.clone_from(&end.reporting);
         self.marks.clone_from(&end.status.marks);
         if served {
             self.published.clone_from(&end.status.ingress);
         }
-        let course = &mut self.course;
-        course.last = Some((end.outcome, now));
-        course.unsure = end.writing == Writing::Unsure;
-        course.progress = std::mem::take(&mut end.progress);
+        let history = &mut self.history;
+        history.last = Some((end.outcome, now));
+        history.unsure = end.writing == Writing::Unsure;
+        history.progress = std::mem::take(&mut end.progress);
         // A step that fails is not counted; those that succeed before it are, however it ends.
         if matches!(end.outcome, Outcome::Failed | Outcome::Paused(_)) {
-            course.progress.fail(end.failure.as_deref());
+            history.progress.fail(end.failure.as_deref());
         }
         if end.outcome != Outcome::Outdated {
-            course.conflicts = 0;
+            history.conflicts = 0;
         }
     }
 
@@ -140,7 +140,7 @@ impl Tracked {
             errors: Vec::new(),
             status,
             last_failure: self.last_failure.clone(),
-            telling: self.telling.clone(),
+            reporting: self.reporting.clone(),
             progress: Progress::default(),
             row,
             last_of_row: true,
@@ -151,7 +151,7 @@ impl Tracked {
     /// The status as far as we know: what we wrote, until a fact has something else than what
     /// came before it.
     pub(super) fn current_status(&mut self, row: &ServiceRow) -> ServiceStatus {
-        if let Some(said) = self.course.contest.stands_in(clock()) {
+        if let Some(said) = self.history.status_conflicts.stands_in(clock()) {
             return said.clone();
         }
         match &self.written {
@@ -165,23 +165,31 @@ impl Tracked {
 
     /// The owner of this status, which a fact has instead of another one. `said`: as the last
     /// pass left it.
-    pub(super) fn judge_told(&self, told: &ServiceStatus, said: Option<&ServiceStatus>) -> Told {
+    pub(super) fn validate_reported(
+        &self,
+        reported: &ServiceStatus,
+        said: Option<&ServiceStatus>,
+    ) -> StatusOrigin {
         let written = self.written.as_ref();
-        let is_late = written.is_some_and(|written| written.earlier.contains(told));
+        let is_late = written.is_some_and(|written| written.earlier.contains(reported));
         match written.map(|written| &written.status).or(said) {
-            Some(ours) if says(told, ours) && told.marks == ours.marks => Told::Ours,
-            _ if is_late => Told::Late,
-            Some(ours) if says(told, ours) && has_marks(told, ours) => Told::Annotated,
-            _ => Told::Foreign,
+            Some(ours) if says(reported, ours) && reported.marks == ours.marks => {
+                StatusOrigin::Ours
+            }
+            _ if is_late => StatusOrigin::Late,
+            Some(ours) if says(reported, ours) && has_marks(reported, ours) => {
+                StatusOrigin::Annotated
+            }
+            _ => StatusOrigin::Foreign,
         }
     }
 
     /// Takes in a fact that repeats what we wrote.
-    pub(super) fn confirm(&mut self, told: &ServiceStatus) {
+    pub(super) fn confirm(&mut self, reported: &ServiceStatus) {
         self.written = self.written.take().and_then(|written| {
-            let others_beside = written.status != *told;
+            let others_beside = written.status != *reported;
             others_beside.then(|| Written {
-                over: told.clone(),
+                over: reported.clone(),
                 earlier: Vec::new(),
                 ..written
             })
@@ -209,32 +217,32 @@ impl Tracked {
 // === impl Written ===
 
 impl Written {
-    fn is_after(&self, told: &ServiceStatus) -> bool {
-        *told == self.over || self.earlier.contains(told)
+    fn is_after(&self, reported: &ServiceStatus) -> bool {
+        *reported == self.over || self.earlier.contains(reported)
     }
 }
 
 /// Whether addresses and conditions are ours. Others may put names beside our addresses; an address
 /// that is not ours may not stand there.
-fn says(told: &ServiceStatus, ours: &ServiceStatus) -> bool {
+fn says(reported: &ServiceStatus, ours: &ServiceStatus) -> bool {
     let is_foreign = |entry: &&IngressAddress| {
         let known = ours.ingress.iter().any(|it| it.hostname == entry.hostname);
         entry.ip.is_none() && !known
     };
-    let mut left = told.ingress.iter().filter(|entry| !is_foreign(entry));
+    let mut left = reported.ingress.iter().filter(|entry| !is_foreign(entry));
     let same = |entry: &IngressAddress| {
-        left.next().is_some_and(|told| {
-            told.ip == entry.ip
-                && (entry.hostname.is_none() || told.hostname == entry.hostname)
-                && (entry.ip_mode.is_none() || told.ip_mode == entry.ip_mode)
-                && (entry.ports.is_empty() || told.ports == entry.ports)
+        left.next().is_some_and(|reported| {
+            reported.ip == entry.ip
+                && (entry.hostname.is_none() || reported.hostname == entry.hostname)
+                && (entry.ip_mode.is_none() || reported.ip_mode == entry.ip_mode)
+                && (entry.ports.is_empty() || reported.ports == entry.ports)
         })
     };
-    ours.ingress.iter().all(same) && left.next().is_none() && told.conditions == ours.conditions
+    ours.ingress.iter().all(same) && left.next().is_none() && reported.conditions == ours.conditions
 }
 
 /// Whether every annotation that we keep is there.
-fn has_marks(told: &ServiceStatus, ours: &ServiceStatus) -> bool {
+fn has_marks(reported: &ServiceStatus, ours: &ServiceStatus) -> bool {
     let mut marks = ours.marks.iter();
-    marks.all(|(key, value)| told.marks.get(key) == Some(value))
+    marks.all(|(key, value)| reported.marks.get(key) == Some(value))
 }

@@ -36,7 +36,7 @@ fn decided(record: Option<&Record>, renewed: Option<u64>, now: u64) -> Decision 
 
 fn decided_if(record: Option<&Record>, renewed: Option<u64>, now: u64, blind: bool) -> Decision {
     let begin = begin();
-    let standing = Standing {
+    let standing = ReplicaView {
         identity: "me",
         record,
         seen_at: begin,
@@ -98,7 +98,7 @@ fn a_lease_of_our_own_that_is_longer_than_any_that_is_believed_holds() {
         ..TIMES
     };
     let record = held_by("other");
-    let standing = Standing {
+    let standing = ReplicaView {
         identity: "me",
         record: Some(&record),
         seen_at: begin(),
@@ -142,7 +142,7 @@ fn a_leader_puts_a_deleted_lease_back_at_once() {
 #[test]
 fn a_replica_that_is_not_able_takes_nothing_and_gives_up_what_it_holds() {
     let unable = |record: Option<&Record>, renewed: Option<u64>, now: u64| {
-        let standing = Standing {
+        let standing = ReplicaView {
             identity: "me",
             record,
             seen_at: begin(),
@@ -172,19 +172,31 @@ fn a_leader_that_does_not_come_to_work_lets_others_have_their_turn_and_waits_lon
 {
     let at = |count| begin() + seconds(count);
     let mut turns = Turns::new(&Times::default());
-    assert_eq!(turns.judge(None, false, at(0)), (true, None));
-    assert_eq!(turns.judge(Some(1), false, at(1)), (true, Some(at(61))));
-    assert_eq!(turns.judge(Some(1), false, at(60)), (true, Some(at(61))));
-    assert_eq!(turns.judge(Some(1), false, at(61)), (false, Some(at(76))));
-    assert_eq!(turns.judge(None, false, at(70)), (false, Some(at(76))));
+    assert_eq!(turns.validate(None, false, at(0)), (true, None));
+    assert_eq!(turns.validate(Some(1), false, at(1)), (true, Some(at(61))));
+    assert_eq!(turns.validate(Some(1), false, at(60)), (true, Some(at(61))));
+    assert_eq!(
+        turns.validate(Some(1), false, at(61)),
+        (false, Some(at(76)))
+    );
+    assert_eq!(turns.validate(None, false, at(70)), (false, Some(at(76))));
     // No other one wanted it: the term may be the same.
-    assert_eq!(turns.judge(None, false, at(76)), (true, None));
-    assert_eq!(turns.judge(Some(1), false, at(77)), (true, Some(at(197))));
+    assert_eq!(turns.validate(None, false, at(76)), (true, None));
+    assert_eq!(
+        turns.validate(Some(1), false, at(77)),
+        (true, Some(at(197)))
+    );
     // In a term that ends because another replica leads nothing has failed.
-    assert_eq!(turns.judge(None, false, at(90)), (true, None));
-    assert_eq!(turns.judge(Some(2), false, at(91)), (true, Some(at(211))));
-    assert_eq!(turns.judge(Some(2), true, at(100)), (true, None));
-    assert_eq!(turns.judge(Some(2), false, at(101)), (true, Some(at(161))));
+    assert_eq!(turns.validate(None, false, at(90)), (true, None));
+    assert_eq!(
+        turns.validate(Some(2), false, at(91)),
+        (true, Some(at(211)))
+    );
+    assert_eq!(turns.validate(Some(2), true, at(100)), (true, None));
+    assert_eq!(
+        turns.validate(Some(2), false, at(101)),
+        (true, Some(at(161)))
+    );
 }
 
 #[test]
@@ -192,11 +204,14 @@ fn a_leader_that_loses_the_lead_for_moments_only_gets_no_longer_turn_by_that() {
     let at = |count| begin() + seconds(count);
     let mut turns = Turns::new(&Times::default());
     for second in (0..60).step_by(5) {
-        let idle = turns.judge(Some(1), false, at(second));
+        let idle = turns.validate(Some(1), false, at(second));
         assert_eq!(idle, (true, Some(at(60))), "after {second} s");
-        assert_eq!(turns.judge(None, false, at(second + 3)), (true, None));
+        assert_eq!(turns.validate(None, false, at(second + 3)), (true, None));
     }
-    assert_eq!(turns.judge(Some(1), false, at(60)), (false, Some(at(75))));
+    assert_eq!(
+        turns.validate(Some(1), false, at(60)),
+        (false, Some(at(75)))
+    );
 }
 
 #[test]
@@ -205,17 +220,17 @@ fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be
     for (lease, rest) in [(4, 15), (16, 16 + 8), (120, 120 + 60), (300, 300 + 150)] {
         let times = Times::of_lease(seconds(lease));
         let mut turns = Turns::new(&times);
-        turns.judge(Some(1), false, at(0));
+        turns.validate(Some(1), false, at(0));
         let turn = seconds(60 + rest);
         let until = begin() + turn;
-        let rests = turns.judge(Some(1), false, at(60));
+        let rests = turns.validate(Some(1), false, at(60));
         assert_eq!(rests, (false, Some(until)), "a Lease of {lease} s");
         // One that still names this replica, and was renewed last when it was given up.
         let unchanged = Record {
             lease: times.lease,
             ..held_by("me")
         };
-        let follower = Standing {
+        let follower = ReplicaView {
             identity: "other",
             record: Some(&unchanged),
             seen_at: at(60) + times.retry / 2,
@@ -255,13 +270,13 @@ fn a_holder_that_asks_for_years_is_waited_for_minutes() {
 #[test]
 fn the_usual_times_replace_a_dead_leader_within_five_seconds() {
     let usual = Times::default();
-    assert_eq!(usual.judge(), Ok(()));
+    assert_eq!(usual.validate(), Ok(()));
     // From its last renewal to the look that sees it, and then the whole Lease.
     assert!(usual.lease + usual.retry / 2 <= seconds(5));
     // One write a second.
     assert!(usual.retry >= seconds(1));
     for lease in 2..=300 {
-        assert_eq!(Times::of_lease(seconds(lease)).judge(), Ok(()));
+        assert_eq!(Times::of_lease(seconds(lease)).validate(), Ok(()));
     }
 }
 
@@ -274,7 +289,7 @@ fn times_that_could_make_two_leaders_or_none_are_refused() {
             renew_deadline: millis(deadline),
             retry: millis(retry),
         };
-        times.judge().unwrap_err()
+        times.validate().unwrap_err()
     };
     assert!(wrong(1000, 600, 200).contains("from 2 to 300, not 1"));
     assert!(wrong(301_000, 600, 200).contains("not 301"));
@@ -287,7 +302,7 @@ fn times_that_could_make_two_leaders_or_none_are_refused() {
 
 #[test]
 fn time_during_which_nothing_was_seen_counts_for_no_one() {
-    let mut sight = Sight::new(begin());
+    let mut sight = Observation::new(begin());
     assert!(sight.is_blind());
     let at = |second: u64| begin() + seconds(second);
     sight.take(Some("v1"), false, &TIMES, at(1));
@@ -484,7 +499,7 @@ struct Replica {
     /// Its milliseconds per thousand of everybody's.
     rate: u64,
     paused_until: u64,
-    sight: Sight<(Record, u64)>,
+    sight: Observation<(Record, u64)>,
     renewed_at: Option<Instant>,
     request: Option<Request>,
 }
@@ -557,7 +572,7 @@ impl Replica {
     }
 
     fn act(&mut self, now: u64, chance: Chance) {
-        let standing = Standing {
+        let standing = ReplicaView {
             identity: &self.name,
             record: self.sight.seen().map(|it| &it.0),
             seen_at: self.sight.since(),
@@ -605,7 +620,7 @@ proptest! {
                 name: format!("replica-{number}"),
                 rate: *rate,
                 paused_until: 0,
-                sight: Sight::new(begin()),
+                sight: Observation::new(begin()),
                 renewed_at: None,
                 request: None,
             })

@@ -243,7 +243,7 @@ impl<'j, P: Provider> Machine<'j, P> {
         };
         let job = self.job;
         let status = job.placed(self.provider.status(intent, observed));
-        let found = self.round == 0 && !job.telling.looked && was_reported(&job.status);
+        let found = self.round == 0 && !job.reporting.looked && was_reported(&job.status);
         self.announce_notices(&status, found);
         let plan = match self.provider.plan(intent, observed) {
             Ok(plan) => plan,
@@ -411,7 +411,7 @@ impl<'j, P: Provider> Machine<'j, P> {
     fn release(&mut self) -> Todo {
         let end = &mut self.end;
         end.outcome = Outcome::Removed;
-        end.telling = EventState::default();
+        end.reporting = EventState::default();
         let Some(row) = self.job.row.as_ref().filter(|_| self.job.last_of_row) else {
             return self.finish();
         };
@@ -477,7 +477,7 @@ impl<'j, P: Provider> Machine<'j, P> {
     pub(super) fn finish(&mut self) -> Todo {
         self.announce_failure();
         let end = &mut self.end;
-        end.telling.looked = true;
+        end.reporting.looked = true;
         // A failure is reported once, however often the provider is busy with its repair meanwhile.
         let goes_on = matches!(end.outcome, Outcome::Busy(_) | Outcome::Outdated);
         if goes_on && end.failure.is_none() {

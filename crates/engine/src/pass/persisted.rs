@@ -80,8 +80,8 @@ impl Persisted {
             let key = key.as_str();
             !provider.contains(&key) && !engine(key) && !self.obsolete.contains(&key)
         });
-        let told = standing.marks.iter().filter(|(key, _)| !engine(key));
-        marks.extend(told.map(|(key, value)| (key.clone(), value.clone())));
+        let reported = standing.marks.iter().filter(|(key, _)| !engine(key));
+        marks.extend(reported.map(|(key, value)| (key.clone(), value.clone())));
         let instance = before.marks.get(INSTANCE).cloned();
         let taken_away = || self.instance.clone().filter(|_| self.named);
         let instance = instance.or_else(taken_away);

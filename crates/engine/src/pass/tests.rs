@@ -19,7 +19,7 @@ use landfall_model::provider::Scope;
 use super::*;
 use crate::report::{Event, ReportError};
 
-mod telling;
+mod reporting;
 
 /// Everything that outlives a crash: what the provider made, and what was reported.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,10 +101,10 @@ impl Lab {
     }
 
     async fn run(&self, intent: Intent) -> PassEnd {
-        self.run_told(intent, EventState::default()).await
+        self.run_reported(intent, EventState::default()).await
     }
 
-    async fn run_told(&self, intent: Intent, telling: EventState) -> PassEnd {
+    async fn run_reported(&self, intent: Intent, reporting: EventState) -> PassEnd {
         let outside = self.outside();
         let job = Job {
             row: Some(Arc::new(row(&outside))),
@@ -112,7 +112,7 @@ impl Lab {
             errors: Vec::new(),
             status: outside.status,
             last_failure: None,
-            telling,
+            reporting,
             progress: Progress::default(),
             last_of_row: true,
             persisted: Persisted::default(),
@@ -423,7 +423,7 @@ async fn an_edit_costs_an_event_and_what_only_follows_the_members_not_even_that(
             ..Lab::over(lab.outside())
         };
         let end = edited
-            .run_told(spec(&[80, 443]), made.telling.clone())
+            .run_reported(spec(&[80, 443]), made.reporting.clone())
             .await;
         assert_eq!(end.outcome, Outcome::Settled);
         assert_eq!(*edited.writes.lock().unwrap(), ["open 443"]);
@@ -529,7 +529,7 @@ async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
         errors: Vec::new(),
         status: lab.outside().status,
         last_failure: None,
-        telling: EventState::default(),
+        reporting: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
@@ -614,7 +614,7 @@ async fn a_failure_is_told_once_however_often_it_is_tried() {
         errors: Vec::new(),
         status: outside.status,
         last_failure: first.failure,
-        telling: EventState::default(),
+        reporting: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
@@ -672,7 +672,7 @@ async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address(
         errors: vec![error],
         status: outside.status,
         last_failure: None,
-        telling: EventState::default(),
+        reporting: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
@@ -711,7 +711,7 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
         errors: Vec::new(),
         status: outside.status,
         last_failure: None,
-        telling: EventState::default(),
+        reporting: EventState::default(),
         progress,
         last_of_row: true,
         persisted: Persisted::default(),
@@ -744,7 +744,7 @@ async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
             errors: Vec::new(),
             status: outside.status,
             last_failure: None,
-            telling: EventState::default(),
+            reporting: EventState::default(),
             progress,
             last_of_row: true,
             persisted: Persisted::default(),

@@ -27,10 +27,10 @@ pub(super) fn spec(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> A
     let service = scene.service;
     let families = families(service, findings);
     let requests = requests(scene, findings);
-    judge_agreement(&requests, findings);
+    validate_agreement(&requests, findings);
     let (requested, requested_by) = match requests.into_iter().next() {
         Some(request) => {
-            judge_families(&request, &families, scene, findings);
+            validate_families(&request, &families, scene, findings);
             (request.addresses, request.field)
         }
         None => (Vec::new(), String::new()),
@@ -120,7 +120,7 @@ fn requests(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> Vec<Requ
     requests
 }
 
-fn judge_agreement(requests: &[Request], findings: &mut Findings<'_>) {
+fn validate_agreement(requests: &[Request], findings: &mut Findings<'_>) {
     let Some((first, others)) = requests.split_first() else {
         return;
     };
@@ -138,7 +138,7 @@ fn judge_agreement(requests: &[Request], findings: &mut Findings<'_>) {
     }
 }
 
-fn judge_families(
+fn validate_families(
     request: &Request,
     families: &[Family],
     scene: &ResolveContext<'_>,

@@ -70,7 +70,7 @@ impl<'a> Findings<'a> {
     /// # Errors
     /// Everything, the errors first.
     pub(super) fn finish(self) -> Result<Vec<Reason>, Vec<Reason>> {
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         let mut reasons: Vec<Reason> = Vec::with_capacity(self.reasons.len());
         for mut reason in self.reasons {
             let field = reason.field.as_deref().unwrap_or_default();
@@ -78,7 +78,7 @@ impl<'a> Findings<'a> {
                 reason.origin = self.service.origin_of(field);
             }
             // What is wrong with an option of all ports is found at each of them.
-            if told.insert((reason.code, reason.severity, reason.to_string())) {
+            if reported.insert((reason.code, reason.severity, reason.to_string())) {
                 reasons.push(reason);
             }
         }

@@ -11,7 +11,7 @@ use super::ResolveContext;
 use super::findings::Findings;
 
 /// Validates what a Service asks for by itself.
-pub(super) fn judge(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
+pub(super) fn validate(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     if scene.previous {
         return;
     }

@@ -106,13 +106,13 @@ fn lacks_certificate(mode: &Mode) -> bool {
 fn said(layers: Layers<'_>, mode: Option<&Choice<'_, ModeChoice>>) -> ExplicitFields {
     let headers = layers.own.forwarded_headers.as_ref();
     let headers = headers.or(layers.common.forwarded_headers.as_ref());
-    let anybody = |given: fn(&PortOptions) -> bool| given(layers.own) || given(layers.common);
+    let any_port = |given: fn(&PortOptions) -> bool| given(layers.own) || given(layers.common);
     ExplicitFields {
         mode: mode.is_some(),
         headers: mode.is_some_and(|mode| is_portable(&mode.given.annotation))
             || headers.is_some_and(|headers| is_portable(&headers.annotation)),
-        weights: anybody(|port| port.member_weights.is_some()),
-        backups: anybody(|port| port.backup_members.is_some()),
+        weights: any_port(|port| port.member_weights.is_some()),
+        backups: any_port(|port| port.backup_members.is_some()),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use landfall_model::dialect::{EndpointSpec, MemberRef};
 use landfall_model::intent::LeftOut;
 use landfall_model::provider::Target;
-use landfall_model::reach::{Barred, NamedBy};
+use landfall_model::reach::{ForbiddenAddress, NamedBy};
 use landfall_model::reason::Origin;
 use landfall_model::rows::{Endpoint, Family, ServicePort, SlicePort, SliceRow};
 use landfall_model::{Code, Listener, Member, Reason, Severity};
@@ -29,7 +29,7 @@ pub(super) struct MemberResolver {
     /// Members that annotations speak of.
     named: BTreeMap<String, BTreeSet<MemberRef>>,
     /// Endpoints of slices that may not be members.
-    barred: BTreeMap<IpAddr, Barred>,
+    barred: BTreeMap<IpAddr, ForbiddenAddress>,
 }
 
 /// How many unknown members a reason lists.
@@ -128,9 +128,9 @@ impl MemberResolver {
         findings: &mut Findings<'_>,
     ) {
         for (annotation, named) in &self.named {
-            let strangers: Vec<&MemberRef> = named.difference(&self.known).collect();
-            if !strangers.is_empty() {
-                findings.push(findings.at(unknown_members(&strangers), annotation));
+            let foreign_objects: Vec<&MemberRef> = named.difference(&self.known).collect();
+            if !foreign_objects.is_empty() {
+                findings.push(findings.at(unknown_members(&foreign_objects), annotation));
             }
         }
         findings.extend(not_allowed(&self.barred));
@@ -145,7 +145,7 @@ impl MemberResolver {
             findings.push(no_endpoints(scene));
         } else if unserved.len() == listeners.len() {
             let members = unserved.iter().flat_map(|listener| &listener.pool.members);
-            findings.push(nobody_ready(members.count() > 0));
+            findings.push(none_ready(members.count() > 0));
         } else {
             for listener in unserved {
                 let mut ports = scene.service.ports.iter();
@@ -153,7 +153,7 @@ impl MemberResolver {
                     (port.protocol, port.port) == (listener.key.protocol, listener.key.port)
                 };
                 let index = ports.position(same).unwrap_or_default();
-                let reason = nobody_ready(!listener.pool.members.is_empty());
+                let reason = none_ready(!listener.pool.members.is_empty());
                 findings.push(
                     reason
                         .at(format!("spec.ports[{index}]"))
@@ -198,7 +198,7 @@ impl MemberResolver {
         let mut barred = BTreeMap::new();
         for spec in specs {
             self.known.insert(MemberRef::Address(spec.address.ip()));
-            if let Err(why) = judge_member(scene, spec.address, check, NamedBy::Annotation) {
+            if let Err(why) = validate_member(scene, spec.address, check, NamedBy::Annotation) {
                 barred.insert(spec.address.ip(), why);
                 continue;
             }
@@ -246,14 +246,14 @@ impl MemberResolver {
             };
             for endpoint in &slice.endpoints {
                 let address = SocketAddr::new(endpoint.address.to_canonical(), number.get());
-                if let Err(why) = judge_member(scene, address, check, NamedBy::Slice) {
+                if let Err(why) = validate_member(scene, address, check, NamedBy::Slice) {
                     self.barred.insert(address.ip(), why);
                     let reason = barred_reason(why).origin(origin(slice));
                     let endpoint_text = endpoint.address.to_string();
                     self.leave_out(endpoint_text, endpoint.name.as_deref(), reason);
                     continue;
                 }
-                let draining = match judge(endpoint, service.publish_not_ready) {
+                let draining = match validate(endpoint, service.publish_not_ready) {
                     Verdict::Serves => false,
                     Verdict::Drains => true,
                     Verdict::LeftOut(why) => {
@@ -281,27 +281,27 @@ impl MemberResolver {
     }
 }
 
-fn judge_member(
+fn validate_member(
     scene: &ResolveContext<'_>,
     member: SocketAddr,
     check: Option<NonZeroU16>,
     by: NamedBy,
-) -> Result<(), Barred> {
+) -> Result<(), ForbiddenAddress> {
     let rules = &scene.profile.members;
-    rules.judge(member, check, by, |address, asks_machine| {
+    rules.validate(member, check, by, |address, asks_machine| {
         scene.world.ours(address, asks_machine)
     })
 }
 
 /// Why an endpoint is in no pool.
-fn barred_reason(why: Barred) -> Reason {
+fn barred_reason(why: ForbiddenAddress) -> Reason {
     Reason::warning(Code::MemberNotAllowed, format!("its address {}", why.why()))
         .remedy(why.remedy())
 }
 
 /// What is said on the Service of endpoints that may not be members: the first by name, and how
 /// many there are.
-fn not_allowed(barred: &BTreeMap<IpAddr, Barred>) -> Option<Reason> {
+fn not_allowed(barred: &BTreeMap<IpAddr, ForbiddenAddress>) -> Option<Reason> {
     let (address, why) = barred.first_key_value()?;
     let more = match barred.len() - 1 {
         0 => String::new(),
@@ -328,7 +328,7 @@ fn origin(slice: &SliceRow) -> Option<Origin> {
     slice.source.as_ref().map(|source| source.document.clone())
 }
 
-fn judge(endpoint: &Endpoint, publish_not_ready: bool) -> Verdict {
+fn validate(endpoint: &Endpoint, publish_not_ready: bool) -> Verdict {
     if endpoint.ready {
         return Verdict::Serves;
     }
@@ -416,13 +416,13 @@ fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {
     }
 }
 
-fn unknown_members(strangers: &[&MemberRef]) -> Reason {
-    let named: Vec<String> = strangers
+fn unknown_members(foreign_objects: &[&MemberRef]) -> Reason {
+    let named: Vec<String> = foreign_objects
         .iter()
         .take(MAX_LISTED)
         .map(ToString::to_string)
         .collect();
-    let more = match strangers.len().saturating_sub(MAX_LISTED) {
+    let more = match foreign_objects.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" or the {more} others listed"),
     };
@@ -436,7 +436,7 @@ fn unknown_members(strangers: &[&MemberRef]) -> Reason {
     .remedy("name an endpoint by its address or its pod's name, or wait for it")
 }
 
-fn nobody_ready(draining: bool) -> Reason {
+fn none_ready(draining: bool) -> Reason {
     if draining {
         return Reason::warning(
             Code::NoReadyEndpoints,

@@ -35,7 +35,7 @@ pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -
             .remedy("check whether this process may list nodes"),
         );
     }
-    let nodes = judged(scene).filter_map(|(node, address)| {
+    let nodes = validated(scene).filter_map(|(node, address)| {
         Some(NodeTarget {
             name: node.name.clone(),
             address: address.ok()?,
@@ -47,12 +47,12 @@ pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -
 }
 
 /// Returns every node with its address, or why it is no member.
-pub(super) fn judged<'a>(
+pub(super) fn validated<'a>(
     scene: &'a ResolveContext<'_>,
 ) -> impl Iterator<Item = (&'a NodeRow, Result<IpAddr, &'static str>)> {
     let selector = selector(scene);
     let nodes = scene.world.nodes();
-    nodes.map(move |node| (&**node, judge(node, scene, selector)))
+    nodes.map(move |node| (&**node, validate(node, scene, selector)))
 }
 
 /// Whether there is a node at all that traffic may be sent to, whichever the Service selects.
@@ -78,7 +78,7 @@ fn selector<'a>(scene: &ResolveContext<'a>) -> Option<&'a NodeSelector> {
 }
 
 /// The address of a node that may be a member: of the Service's first family.
-fn judge(
+fn validate(
     node: &NodeRow,
     scene: &ResolveContext<'_>,
     selector: Option<&NodeSelector>,

@@ -10,7 +10,7 @@ use super::ResolveContext;
 use super::findings::Findings;
 
 /// Validates the ports. The API server refuses most of this; files are not so strict.
-pub(super) fn judge(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) {
+pub(super) fn validate(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) {
     let service = scene.service;
     if service.headless {
         findings.push(

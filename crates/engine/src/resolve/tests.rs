@@ -155,7 +155,7 @@ fn everything_that_is_wrong_is_told_at_once_with_its_place() {
             ],
         );
     let errors = errors(service);
-    let told: Vec<(Code, &str, u32)> = errors
+    let reported: Vec<(Code, &str, u32)> = errors
         .iter()
         .map(|error| {
             let line = error.origin.as_ref().unwrap().line;
@@ -163,7 +163,7 @@ fn everything_that_is_wrong_is_told_at_once_with_its_place() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (
                 Code::InvalidAnnotation,
@@ -292,8 +292,8 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
         },
         ..ProviderProfile::default()
     };
-    let judged = |service: ServiceBuilder| resolve(&service.row(), &World::default(), &profile);
-    let refused = judged(web().annotated("loadbalancer.openstack.org/proxy-protocol", "v1"));
+    let validated = |service: ServiceBuilder| resolve(&service.row(), &World::default(), &profile);
+    let refused = validated(web().annotated("loadbalancer.openstack.org/proxy-protocol", "v1"));
     assert_eq!(
         refused.unwrap_err()[0],
         Reason::error(
@@ -304,15 +304,15 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
         .value("v1")
         .remedy("remove it, or use a load balancer class whose provider supports it")
     );
-    assert!(judged(web().annotated("landfall.dev/proxy-protocol", "off")).is_ok());
+    assert!(validated(web().annotated("landfall.dev/proxy-protocol", "off")).is_ok());
 
-    let emulated = judged(web().annotated("landfall.dev/drain", "1s")).unwrap();
-    let told = emulated
+    let emulated = validated(web().annotated("landfall.dev/drain", "1s")).unwrap();
+    let reported = emulated
         .remarks
         .iter()
         .find(|remark| remark.code == Code::OptionNotSupported);
     assert_eq!(
-        told,
+        reported,
         Some(
             &Reason::info(
                 Code::OptionNotSupported,
@@ -323,7 +323,7 @@ fn what_the_provider_refuses_is_an_error_and_what_it_emulates_a_remark() {
         )
     );
 
-    let fields = judged(
+    let fields = validated(
         web()
             .source_range("10.0.0.0/8")
             .affinity(Duration::from_secs(1)),

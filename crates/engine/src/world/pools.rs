@@ -11,7 +11,7 @@ use landfall_model::rows::{PoolOrigin, PoolRow};
 /// The pools that sources have reported, by where they come from and by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pools {
-    told: BTreeMap<(PoolOrigin, String), Arc<PoolRow>>,
+    reported: BTreeMap<(PoolOrigin, String), Arc<PoolRow>>,
     /// Parts of sources in which pools may stand that can't be read.
     doubtful: BTreeSet<Arc<str>>,
     /// Those in force, by name.
@@ -34,28 +34,28 @@ impl Pools {
     /// Takes a pool in; says whether that is news.
     pub(super) fn insert(&mut self, row: &Arc<PoolRow>) -> bool {
         let key = (row.origin, row.name.clone());
-        let old = self.told.insert(key, row.clone());
+        let old = self.reported.insert(key, row.clone());
         old.as_ref() != Some(row)
     }
 
     /// Takes a pool of a source back; says whether that is news.
     pub(super) fn remove(&mut self, name: String) -> bool {
-        self.told.remove(&(PoolOrigin::Source, name)).is_some()
+        self.reported.remove(&(PoolOrigin::Source, name)).is_some()
     }
 
     /// Notes whether a part of a source can't be read; says whether that is news.
-    pub(super) fn doubt(&mut self, part: Arc<str>, in_doubt: bool) -> bool {
-        let before = self.in_doubt();
-        if in_doubt {
+    pub(super) fn set_incomplete(&mut self, part: Arc<str>, incomplete: bool) -> bool {
+        let before = self.incomplete();
+        if incomplete {
             self.doubtful.insert(part);
         } else {
             self.doubtful.remove(&part);
         }
-        before != self.in_doubt()
+        before != self.incomplete()
     }
 
     /// Whether pools may be missing.
-    pub(super) fn in_doubt(&self) -> bool {
+    pub(super) fn incomplete(&self) -> bool {
         !self.doubtful.is_empty()
     }
 
@@ -67,8 +67,8 @@ impl Pools {
     /// Returns the ranges of the fallback, while it is not known what an earlier process gave out
     /// of it.
     pub(super) fn unknown_fallback(&self) -> Option<Vec<IpNet>> {
-        let mut told = self.told.values();
-        let fallback = told.find(|row| row.origin == PoolOrigin::Fallback)?;
+        let mut reported = self.reported.values();
+        let fallback = reported.find(|row| row.origin == PoolOrigin::Fallback)?;
         let ranges = fallback.addresses.iter();
         Some(ranges.filter_map(|range| range.parse().ok()).collect())
             .filter(|_| !self.fell_back && self.on_record.is_none())
@@ -77,8 +77,8 @@ impl Pools {
     /// Takes what an earlier process may have given out of the fallback: it did if no other pool
     /// has it now. What is given out later is not of the fallback.
     pub(super) fn note_on_record(&mut self, mut addresses: BTreeSet<IpAddr>) {
-        let told = self.told.values();
-        let others: Vec<_> = told
+        let reported = self.reported.values();
+        let others: Vec<_> = reported
             .filter(|row| row.origin != PoolOrigin::Fallback)
             .collect();
         addresses.retain(|address| !others.iter().any(|row| has(row, *address)));
@@ -96,7 +96,7 @@ impl Pools {
         let mut problems = Vec::new();
         let mut by_name: BTreeMap<&str, Arc<PoolRow>> = BTreeMap::new();
         let real = self
-            .told
+            .reported
             .values()
             .filter(|row| row.origin != PoolOrigin::Fallback);
         for row in real {
@@ -112,7 +112,7 @@ impl Pools {
         };
         let served = by_name.values().any(serves_everybody);
         let fallback = self
-            .told
+            .reported
             .values()
             .find(|row| row.origin == PoolOrigin::Fallback);
         // Pools of the command line have the name of the fallback.
@@ -173,7 +173,7 @@ impl Pools {
     fn settle_spans(&mut self) {
         let texts = self.in_force.iter().flat_map(|row| &row.addresses);
         let read: Vec<_> = texts.map(|text| span(text)).collect();
-        let keep = self.in_doubt() || read.is_empty() || read.contains(&None);
+        let keep = self.incomplete() || read.is_empty() || read.contains(&None);
         if !keep {
             self.spans.clear();
         }
@@ -268,15 +268,15 @@ mod tests {
     fn the_fallback_never_serves_while_pools_may_be_missing() {
         let mut pools = Pools::default();
         pools.insert(&fallback());
-        assert!(pools.doubt("pools.yaml".into(), true));
-        assert!(!pools.doubt("more.yaml".into(), true), "no news");
+        assert!(pools.set_incomplete("pools.yaml".into(), true));
+        assert!(!pools.set_incomplete("more.yaml".into(), true), "no news");
         assert_eq!(settled(&mut pools), [] as [&str; 0]);
-        pools.doubt("pools.yaml".into(), false);
+        pools.set_incomplete("pools.yaml".into(), false);
         assert_eq!(settled(&mut pools), [] as [&str; 0]);
-        assert!(pools.doubt("more.yaml".into(), false));
+        assert!(pools.set_incomplete("more.yaml".into(), false));
         assert_eq!(settled(&mut pools), ["default"]);
         // Nothing is taken away because of pools that become unknown later.
-        pools.doubt("pools.yaml".into(), true);
+        pools.set_incomplete("pools.yaml".into(), true);
         assert_eq!(settled(&mut pools), ["default"]);
     }
 

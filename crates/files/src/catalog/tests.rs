@@ -354,7 +354,7 @@ fn the_same_name_of_two_kinds_is_two_objects() {
 #[test]
 fn a_service_may_hide_only_where_something_could_not_be_read() {
     let key = ObjectKey::Service(landfall_model::ServiceKey::new("default", "web"));
-    let may_hide = |survey: Survey| catalog([survey]).doubts().may_hide(&key);
+    let may_hide = |survey: Survey| catalog([survey]).unreadable_parts().may_hide(&key);
     assert!(!may_hide(survey([read("a.yaml", &service("dns", "53"))])));
     assert!(!may_hide(survey([read(
         "a.yaml",
@@ -494,7 +494,7 @@ proptest! {
     ) {
         let mut catalog = Catalog::default();
         let mut known: BTreeMap<ObjectKey, Object> = BTreeMap::new();
-        for ((sights, reversed, unlisted), is_told) in looks {
+        for ((sights, reversed, unlisted), is_reported) in looks {
             let mut files: Vec<File> = (0..).zip(&sights)
                 .filter_map(|(index, sight)| Some(seen(index, sight.as_ref()?)))
                 .filter(|file| !unlisted || !file.name.starts_with("one"))
@@ -504,7 +504,7 @@ proptest! {
             }
             let unlisted = unlisted.then(|| name("one")).into_iter().collect();
             catalog.update(Survey { files, unlisted, ..Survey::default() });
-            if is_told {
+            if is_reported {
                 for (key, object) in catalog.changes() {
                     match object {
                         Some(object) => known.insert(key, object),

@@ -16,12 +16,12 @@ fn put(path: &Path, content: &str) {
     fs::write(path, content).unwrap();
 }
 
-fn look(disk: &mut Disk) -> Look {
+fn look(disk: &mut Disk) -> DiskSurvey {
     disk.look(&mut io::empty())
 }
 
 /// Files with what was found in them, relative to the folder.
-fn findings(look: &Look, folder: &Path) -> Vec<String> {
+fn findings(look: &DiskSurvey, folder: &Path) -> Vec<String> {
     let files = look.survey.files.iter().map(|file| {
         let name = Path::new(&*file.name);
         let name = name
@@ -301,9 +301,9 @@ fn a_manifest_in_whose_place_something_else_is_can_not_be_read() {
                 assert_eq!(findings(&look(&mut disk), dir), ["a.yaml 1"]);
                 fs::remove_file(&file).unwrap();
                 make(&file);
-                let told = format!("a.yaml:1 can't be read: it is {what}, not a file");
+                let reported = format!("a.yaml:1 can't be read: it is {what}, not a file");
                 for _ in 0..2 {
-                    assert_eq!(findings(&look(&mut disk), dir), [told.as_str()]);
+                    assert_eq!(findings(&look(&mut disk), dir), [reported.as_str()]);
                 }
                 if fs::remove_file(&file).is_err() {
                     fs::remove_dir(&file).unwrap();

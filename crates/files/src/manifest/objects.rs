@@ -105,7 +105,7 @@ struct Reading<'a> {
 // === impl Reading ===
 
 impl Reading<'_> {
-    fn tell(&mut self, reason: Reason, line: u32) {
+    fn report(&mut self, reason: Reason, line: u32) {
         let origin = origin(self.file, line);
         self.content.reasons.push(reason.origin(Some(origin)));
     }
@@ -114,7 +114,7 @@ impl Reading<'_> {
     fn unclear(&mut self, flaw: Flaw, remedy: &str) {
         self.content.unclear = true;
         let reason = Reason::error(Code::InvalidManifest, flaw.message).remedy(remedy);
-        self.tell(reason, flaw.line);
+        self.report(reason, flaw.line);
     }
 
     fn document(&mut self, root: &Rc<Node>, flaws: Vec<Flaw>) {
@@ -123,7 +123,7 @@ impl Reading<'_> {
         for flaw in flaws {
             let reason =
                 Reason::error(Code::InvalidManifest, flaw.message).remedy("keep one of them");
-            self.tell(reason, flaw.line);
+            self.report(reason, flaw.line);
         }
         self.object(root, None, damaged, LIST_DEPTH);
     }
@@ -145,7 +145,7 @@ impl Reading<'_> {
                     Code::InvalidManifest,
                     "not a Kubernetes object: it has no apiVersion and no kind",
                 );
-                return self.tell(reason.remedy("move other files elsewhere"), node.line);
+                return self.report(reason.remedy("move other files elsewhere"), node.line);
             }
             (Some(api_version), Some(kind), _) => (api_version, kind),
             (api_version, ..) => {
@@ -206,7 +206,7 @@ impl Reading<'_> {
         if api_version == "v1" && kind == "Endpoints" {
             let reason = warning("Endpoints are not read".to_owned())
                 .remedy("write an EndpointSlice of discovery.k8s.io/v1");
-            return self.tell(reason.at("kind"), line("kind"));
+            return self.report(reason.at("kind"), line("kind"));
         }
         if let Some(ours) = Kind::ALL.into_iter().find(|ours| ours.row().name == kind) {
             // Other groups may have kinds of the same name; only what can be no group is a slip.
@@ -222,7 +222,7 @@ impl Reading<'_> {
                     .at("apiVersion")
                     .value(api_version)
                     .remedy(format!("write apiVersion: {}", ours.row().api_version()));
-                self.tell(reason, line("apiVersion"));
+                self.report(reason, line("apiVersion"));
             }
             return;
         }
@@ -237,7 +237,7 @@ impl Reading<'_> {
                 .at("kind")
                 .value(kind)
                 .remedy(format!("did you mean {name}?"));
-            self.tell(reason, line("kind"));
+            self.report(reason, line("kind"));
         }
     }
 

@@ -28,7 +28,7 @@ fn pools_that_are_fine_are_told_and_remembered_as_they_are() {
     let before = pools(&[pool("a", "192.0.2.0/29"), pool("gone", "192.0.2.64/28")]);
     let settled = settle(&fresh, &before, |_| false);
     let expected = Settled {
-        told: fresh.clone(),
+        reported: fresh.clone(),
         valid: fresh,
         ..Settled::default()
     };
@@ -40,7 +40,7 @@ fn a_pool_that_may_stand_in_an_unreadable_file_is_told_as_remembered() {
     let before = pools(&[pool("a", "192.0.2.0/28"), pool("b", "192.0.2.16/28")]);
     let settled = settle(&Pools::new(), &before, |name| name == "a");
     let kept = pools(&[pool("a", "192.0.2.0/28")]);
-    assert_eq!((&settled.told, &settled.valid), (&kept, &kept));
+    assert_eq!((&settled.reported, &settled.valid), (&kept, &kept));
     assert_eq!(settled.doubtful, ["a"]);
 }
 
@@ -49,7 +49,7 @@ fn an_invalid_version_of_a_pool_does_not_take_the_place_of_a_valid_one() {
     let before = pools(&[pool("a", "192.0.2.0/28")]);
     for text in ["192.0.2.0/99", "banana", ""] {
         let settled = settle(&pools(&[pool("a", text)]), &before, |_| false);
-        assert_eq!((&settled.told, &settled.valid), (&before, &before));
+        assert_eq!((&settled.reported, &settled.valid), (&before, &before));
         let refused = refused(&settled);
         assert!(
             refused[0].contains("the last valid version of IPAddressPool a is used"),
@@ -63,7 +63,7 @@ fn a_pool_that_was_never_valid_is_told_for_others_to_refuse_and_never_remembered
     let fresh = pools(&[pool("a", "banana")]);
     let settled = settle(&fresh, &Pools::new(), |_| true);
     let expected = Settled {
-        told: fresh,
+        reported: fresh,
         ..Settled::default()
     };
     assert_eq!(settled, expected);
@@ -74,7 +74,7 @@ fn a_pool_that_grows_into_another_one_stays_as_it_was() {
     let before = pools(&[pool("a", "192.0.2.0/28"), pool("b", "192.0.2.16/28")]);
     let fresh = pools(&[pool("a", "192.0.2.0/27"), pool("b", "192.0.2.16/28")]);
     let settled = settle(&fresh, &before, |_| false);
-    assert_eq!((&settled.told, &settled.valid), (&before, &before));
+    assert_eq!((&settled.reported, &settled.valid), (&before, &before));
     assert_eq!(refused(&settled).len(), 1);
     // The same after a restart, however often.
     let again = settle(&fresh, &settled.valid, |_| false);
@@ -87,5 +87,5 @@ fn what_is_kept_in_doubt_gives_way_to_nothing_new() {
     let fresh = pools(&[pool("new", "192.0.2.0/28")]);
     let settled = settle(&fresh, &before, |_| true);
     assert_eq!(settled.valid, before);
-    assert_eq!(settled.told["a"], before["a"]);
+    assert_eq!(settled.reported["a"], before["a"]);
 }

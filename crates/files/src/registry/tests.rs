@@ -56,14 +56,14 @@ impl Registry {
     pub(crate) fn want_all(
         &mut self,
         rows: Rows,
-        in_doubt: impl Fn(&ServiceKey) -> bool,
+        incomplete: impl Fn(&ServiceKey) -> bool,
         why: impl Fn(&ServiceKey) -> Vec<Reason>,
         now: Timestamp,
     ) {
         let gone = self.wanted.keys().filter(|key| !rows.contains_key(*key));
         let mut changes: Wanted = gone.map(|key| (key.clone(), None)).collect();
         changes.extend(rows.into_iter().map(|(key, row)| (key, Some(row))));
-        self.want(changes, in_doubt, why, now);
+        self.want(changes, incomplete, why, now);
     }
 }
 
@@ -612,7 +612,7 @@ enum Happening {
     Manifests {
         uid: Option<u8>,
         port: u16,
-        doubt: bool,
+        incomplete: bool,
     },
     Finalize,
     Unfinalize,
@@ -623,7 +623,7 @@ enum Happening {
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         3 => (proptest::option::of(1_u8..3), 80_u16..82, any::<bool>())
-            .prop_map(|(uid, port, doubt)| Happening::Manifests { uid, port, doubt }),
+            .prop_map(|(uid, port, incomplete)| Happening::Manifests { uid, port, incomplete }),
         2 => Just(Happening::Finalize),
         1 => Just(Happening::Unfinalize),
         1 => (1_u8..4).prop_map(Happening::Status),
@@ -640,13 +640,13 @@ proptest! {
     ) {
         let mut registry = Registry::default();
         let mut held: Option<Uid> = None;
-        let mut heard: Option<Arc<ServiceRow>> = None;
+        let mut received: Option<Arc<ServiceRow>> = None;
         for happening in happenings {
             let current = registry.records().first().map(|row| row.uid.clone());
             match happening {
-                Happening::Manifests { uid, port, doubt } => {
+                Happening::Manifests { uid, port, incomplete } => {
                     let manifests = uid.map(|uid| manifest("web", &format!("u{uid}"), port));
-                    registry.want_all(rows(manifests), |_| doubt, |_| Vec::new(), now());
+                    registry.want_all(rows(manifests), |_| incomplete, |_| Vec::new(), now());
                 }
                 Happening::Finalize => {
                     if let Some(uid) = current
@@ -670,10 +670,10 @@ proptest! {
                 }
             }
             for (_, row) in registry.take_changed() {
-                heard = row;
+                received = row;
             }
             let record = registry.records().first().cloned();
-            prop_assert_eq!(&heard, &record);
+            prop_assert_eq!(&received, &record);
             let records = registry.records.keys();
             let unwanted = records.filter(|key| !registry.wanted.contains_key(*key));
             prop_assert_eq!(&registry.unwanted, &unwanted.cloned().collect::<BTreeSet<_>>());

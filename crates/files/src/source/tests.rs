@@ -39,10 +39,10 @@ async fn that_a_pool_may_be_missing_is_told_before_everything_is_known() {
     let (sender, mut facts) = mpsc::channel(1);
     let cancel = CancellationToken::new();
     let running = tokio::spawn(manifests.run(sender, cancel.clone()));
-    let Some(Fact::PoolsInDoubt { in_doubt, .. }) = facts.recv().await else {
+    let Some(Fact::PoolsIncomplete { incomplete, .. }) = facts.recv().await else {
         panic!("no doubt");
     };
-    assert!(in_doubt);
+    assert!(incomplete);
     assert!(matches!(
         facts.recv().await,
         Some(Fact::SourceProblems { .. })

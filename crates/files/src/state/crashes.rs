@@ -1,7 +1,7 @@
 //! Crashes before and after every operation, writes that end at every byte, disks that err and fill
 //! up: everything that was acknowledged is there afterwards, and nothing by halves.
 
-use super::sim::{Sim, Trouble};
+use super::sim::{Sim, SimFault};
 use super::*;
 
 /// What is there, in a form that is easy to compare.
@@ -97,7 +97,7 @@ fn operations() -> usize {
 #[test]
 fn what_a_start_finds_survives_a_power_cut_although_its_writer_died_before_it_was_synced() {
     for at in 0..operations() {
-        for trouble in [Trouble::CutBefore, Trouble::CutAfter] {
+        for trouble in [SimFault::CutBefore, SimFault::CutAfter] {
             let sim = Sim::default();
             sim.plan(at, trouble);
             if let Ok((mut state, _)) = sim.open() {
@@ -125,7 +125,7 @@ fn a_power_cut_at_any_operation_loses_nothing_that_was_acknowledged() {
     let count = operations();
     assert!(count > 25, "the journal was never rewritten: {count}");
     for at in 0..count {
-        for trouble in [Trouble::CutBefore, Trouble::CutAfter] {
+        for trouble in [SimFault::CutBefore, SimFault::CutAfter] {
             let sim = Sim::default();
             sim.plan(at, trouble);
             let what = format!("{trouble:?} operation {at}");
@@ -178,10 +178,10 @@ fn a_journal_that_is_put_aside_leaves_its_place_to_ours_and_to_nothing_else() {
     assert_eq!(sim.content("state.journal.other").unwrap(), written);
     for at in 0..count {
         for trouble in [
-            Trouble::CutBefore,
-            Trouble::CutAfter,
-            Trouble::Fails,
-            Trouble::Full,
+            SimFault::CutBefore,
+            SimFault::CutAfter,
+            SimFault::Fails,
+            SimFault::Full,
         ] {
             let (sim, mut state, ours, theirs, written) = replaced();
             let what = format!("{trouble:?} at operation {at}");
@@ -194,7 +194,7 @@ fn a_journal_that_is_put_aside_leaves_its_place_to_ours_and_to_nothing_else() {
             if sim.is_off() {
                 continue;
             }
-            sim.mend();
+            sim.repair();
             assert!(state.keep_hold().unwrap(), "{what}");
             assert_survives(&sim, &[&ours], &what);
             let aside = sim.content("state.journal.other");
@@ -206,7 +206,7 @@ fn a_journal_that_is_put_aside_leaves_its_place_to_ours_and_to_nothing_else() {
 #[test]
 fn an_operation_that_fails_costs_only_its_own_batch_and_that_only_until_it_is_tried_again() {
     for at in 0..operations() {
-        for trouble in [Trouble::Fails, Trouble::Short, Trouble::Full] {
+        for trouble in [SimFault::Fails, SimFault::Short, SimFault::Full] {
             let sim = Sim::default();
             let (mut state, _) = opened(&sim);
             sim.plan(at, trouble);
@@ -226,7 +226,7 @@ fn an_operation_that_fails_costs_only_its_own_batch_and_that_only_until_it_is_tr
                     assert_survives(&sim, &[&acknowledged, &after], &what);
                 }
             }
-            sim.mend();
+            sim.repair();
             open.extend(batch(&[("end", Some("7"))]));
             let after = with(acknowledged, &open);
             state.commit(&open).unwrap();
@@ -241,7 +241,7 @@ fn a_full_disk_refuses_every_write_and_takes_them_again_once_there_is_room() {
     let (mut state, _) = opened(&sim);
     state.commit(&script()[0]).unwrap();
     let before = with(Content::new(), &script()[0]);
-    sim.plan(0, Trouble::Full);
+    sim.plan(0, SimFault::Full);
     for _ in 0..3 {
         let error = state.commit(&script()[1]).unwrap_err().to_string();
         assert!(
@@ -250,7 +250,7 @@ fn a_full_disk_refuses_every_write_and_takes_them_again_once_there_is_room() {
         );
         assert_survives(&sim, &[&before], "full");
     }
-    sim.mend();
+    sim.repair();
     state.commit(&script()[1]).unwrap();
     assert_survives(&sim, &[&with(before, &script()[1])], "room again");
 }
@@ -261,10 +261,10 @@ fn after_a_failed_sync_nothing_rests_on_what_it_was_to_keep() {
     let (mut state, _) = opened(&sim);
     state.commit(&script()[0]).unwrap();
     // The write, and then its sync.
-    sim.plan(1, Trouble::Fails);
+    sim.plan(1, SimFault::Fails);
     let error = state.commit(&script()[1]).unwrap_err().to_string();
     assert!(error.contains("state.journal: can't be synced"), "{error}");
-    sim.mend();
+    sim.repair();
     state.commit(&script()[2]).unwrap();
     let expected = with(with(Content::new(), &script()[0]), &script()[2]);
     assert_survives(&sim, &[&expected], "after the failed sync");
@@ -417,7 +417,7 @@ fn the_state_of_an_earlier_version_is_taken_over_whenever_the_power_is_cut() {
     );
     let count = sim.operations();
     for at in 0..count {
-        for trouble in [Trouble::CutBefore, Trouble::CutAfter] {
+        for trouble in [SimFault::CutBefore, SimFault::CutAfter] {
             let sim = Sim::holding("state.json", FORMER_TEXT.as_bytes());
             sim.plan(at, trouble);
             assert!(sim.open().is_err());
@@ -433,11 +433,11 @@ fn the_state_of_an_earlier_version_is_taken_over_whenever_the_power_is_cut() {
 #[test]
 fn the_state_of_an_earlier_version_stays_as_long_as_it_can_not_be_taken_over() {
     let sim = Sim::holding("state.json", FORMER_TEXT.as_bytes());
-    sim.plan(0, Trouble::Full);
+    sim.plan(0, SimFault::Full);
     let error = sim.open().unwrap_err().to_string();
     assert!(error.contains("state.journal.new: can't be"), "{error}");
     assert_eq!(sim.content("state.json").unwrap(), FORMER_TEXT.as_bytes());
-    sim.mend();
+    sim.repair();
     assert_taken_over(&sim.open().unwrap().1, "with room again");
 }
 

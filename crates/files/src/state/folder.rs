@@ -19,10 +19,10 @@ pub(crate) trait Folder: fmt::Debug + Send {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
 
     /// Opens a file that is there for writing.
-    fn open(&mut self, name: &str) -> io::Result<Box<dyn Medium>>;
+    fn open(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>>;
 
     /// Makes an empty file, in place of what may have that name.
-    fn create(&mut self, name: &str) -> io::Result<Box<dyn Medium>>;
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>>;
 
     /// Puts a file in the place of another one.
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
@@ -46,7 +46,7 @@ pub(crate) trait Folder: fmt::Debug + Send {
 pub(crate) type Print = (u64, u64, u64);
 
 /// An open file.
-pub(crate) trait Medium: fmt::Debug + Send {
+pub(crate) trait OpenFile: fmt::Debug + Send {
     /// Writes at a place, and returns how much: it may be less than all.
     fn write_at(&mut self, bytes: &[u8], place: u64) -> io::Result<usize>;
 
@@ -91,12 +91,12 @@ impl Folder for RealFolder {
         Ok(Some(bytes))
     }
 
-    fn open(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn open(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>> {
         let file = open(&self.path.join(name), File::options().write(true))?;
         Ok(Box::new(file))
     }
 
-    fn create(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>> {
         // Never into what is there already, which may be a link to elsewhere.
         self.remove(name)?;
         let path = self.path.join(name);
@@ -141,7 +141,7 @@ impl Folder for RealFolder {
     }
 }
 
-impl Medium for File {
+impl OpenFile for File {
     fn print(&self) -> Option<Print> {
         let metadata = self.metadata().ok()?;
         Some((metadata.dev(), metadata.ino(), metadata.len()))

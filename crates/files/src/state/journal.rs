@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::entry::{Entry, Key};
-use super::folder::{Folder, Medium, Print};
+use super::folder::{Folder, OpenFile, Print};
 pub(crate) use format::FORMAT;
 use format::{End, header};
-use pen::Pen;
-pub(crate) use read::{Damage, Reading, read};
+use pen::BatchWriter;
+pub(crate) use read::{Corruption, Reading, read};
 
 /// The file.
 pub(crate) const JOURNAL: &str = "state.journal";
@@ -74,15 +74,15 @@ struct Kept {
 #[derive(Debug)]
 enum Tail {
     /// There is nothing.
-    Clean(Box<dyn Medium>),
+    Clean(Box<dyn OpenFile>),
     /// There may be something, which must be cut off first.
-    Uncut(Box<dyn Medium>),
+    Uncut(Box<dyn OpenFile>),
     /// The file can't be trusted with anything more.
     Lost,
 }
 
 /// A journal that was written beside the old one, its end, and the sizes of the lines of changes.
-type Fresh = (Box<dyn Medium>, End, Vec<u64>);
+type Fresh = (Box<dyn OpenFile>, End, Vec<u64>);
 
 /// What failed, and with which file.
 #[derive(Debug)]
@@ -208,7 +208,7 @@ impl Journal {
         }
         let medium = self.medium()?;
         let mut sizes = Vec::with_capacity(changes.len());
-        let mut pen = Pen::new(&mut **medium, end);
+        let mut pen = BatchWriter::new(&mut **medium, end);
         let written = changes
             .iter()
             .try_for_each(|(key, entry)| {
@@ -282,7 +282,7 @@ impl Journal {
             .create(FRESH)
             .map_err(fault(FRESH, "can't be created"))?;
         let mut sizes = Vec::with_capacity(changes.len());
-        let mut pen = Pen::new(&mut *medium, End::default());
+        let mut pen = BatchWriter::new(&mut *medium, End::default());
         let written = pen
             .line(&header(migrated))
             .and_then(|_| {
@@ -308,7 +308,7 @@ impl Journal {
     }
 
     /// The file, with nothing beyond its end.
-    fn medium(&mut self) -> Result<&mut Box<dyn Medium>, Fault> {
+    fn medium(&mut self) -> Result<&mut Box<dyn OpenFile>, Fault> {
         if let Tail::Uncut(medium) = &mut self.tail {
             medium
                 .cut(self.end.place)

@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-use super::folder::{Folder, Medium, Print};
+use super::folder::{Folder, OpenFile, Print};
 use super::{Remembered, StateDir, StateError};
 use disk::{Content, Disk, Kind, Operation, apply};
 
 /// What happens at one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SimFault {
     /// The power is cut just before it.
     CutBefore,
     /// The power is cut just after it.
@@ -80,13 +80,13 @@ impl Sim {
     }
 
     /// Lets something happen at the operation that is so many away.
-    pub(crate) fn plan(&self, away: usize, trouble: Trouble) {
+    pub(crate) fn plan(&self, away: usize, trouble: SimFault) {
         let mut disk = self.disk();
         disk.trouble = Some((disk.done + away, trouble));
     }
 
     /// Everything is fine from now on, until the next plan.
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         let mut disk = self.disk();
         disk.trouble = None;
         disk.is_full = false;
@@ -181,7 +181,7 @@ impl Sim {
     /// One operation. `act` does it, all or half.
     fn operate<R>(
         &self,
-        act: impl FnOnce(&mut Disk, Option<Trouble>) -> io::Result<R>,
+        act: impl FnOnce(&mut Disk, Option<SimFault>) -> io::Result<R>,
     ) -> io::Result<R> {
         let mut disk = self.disk();
         if disk.is_off || disk.life != self.life {
@@ -193,16 +193,16 @@ impl Sim {
             Some((at, trouble)) if at == number => Some(trouble),
             _ => None,
         };
-        if trouble == Some(Trouble::CutBefore) {
+        if trouble == Some(SimFault::CutBefore) {
             disk.is_off = true;
             self.off.notify_one();
             return Err(io::Error::other("the power is cut"));
         }
-        if trouble == Some(Trouble::Full) {
+        if trouble == Some(SimFault::Full) {
             disk.is_full = true;
         }
         let result = act(&mut disk, trouble);
-        if trouble == Some(Trouble::CutAfter) {
+        if trouble == Some(SimFault::CutAfter) {
             disk.is_off = true;
             self.off.notify_one();
             return Err(io::Error::other("the power is cut"));
@@ -288,7 +288,7 @@ impl Folder for Sim {
         Ok(self.content(name))
     }
 
-    fn open(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn open(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>> {
         let file = *self.disk().names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(Handle {
             sim: self.clone(),
@@ -296,9 +296,9 @@ impl Folder for Sim {
         }))
     }
 
-    fn create(&mut self, name: &str) -> io::Result<Box<dyn Medium>> {
+    fn create(&mut self, name: &str) -> io::Result<Box<dyn OpenFile>> {
         let file = self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             if disk.is_full {
@@ -317,7 +317,7 @@ impl Folder for Sim {
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             let file = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
@@ -328,7 +328,7 @@ impl Folder for Sim {
 
     fn link(&mut self, from: &str, to: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             if disk.is_full {
@@ -348,7 +348,7 @@ impl Folder for Sim {
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             disk.names.remove(name);
@@ -358,7 +358,7 @@ impl Folder for Sim {
 
     fn sync(&mut self) -> io::Result<()> {
         self.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             disk.durable = disk.names.clone();
@@ -367,7 +367,7 @@ impl Folder for Sim {
     }
 }
 
-impl Medium for Handle {
+impl OpenFile for Handle {
     fn print(&self) -> Option<Print> {
         self.sim.disk().print(self.file)
     }
@@ -378,7 +378,7 @@ impl Medium for Handle {
                 return Err(full());
             }
             let length = match trouble {
-                Some(Trouble::Fails | Trouble::Short) => bytes.len().div_ceil(2),
+                Some(SimFault::Fails | SimFault::Short) => bytes.len().div_ceil(2),
                 _ => bytes.len(),
             };
             disk.files[self.file].pending.push(Operation {
@@ -386,7 +386,7 @@ impl Medium for Handle {
                 is_forgotten: false,
             });
             match trouble {
-                Some(Trouble::Fails) => Err(broken()),
+                Some(SimFault::Fails) => Err(broken()),
                 _ => Ok(length),
             }
         })
@@ -394,7 +394,7 @@ impl Medium for Handle {
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
         self.sim.operate(|disk, trouble| {
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 return Err(broken());
             }
             disk.files[self.file].pending.push(Operation {
@@ -408,7 +408,7 @@ impl Medium for Handle {
     fn sync(&mut self) -> io::Result<()> {
         self.sim.operate(|disk, trouble| {
             let file = &mut disk.files[self.file];
-            if trouble == Some(Trouble::Fails) {
+            if trouble == Some(SimFault::Fails) {
                 for operation in &mut file.pending {
                     operation.is_forgotten = true;
                 }

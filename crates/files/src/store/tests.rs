@@ -10,7 +10,7 @@ use landfall_model::status::{ACCEPTED_VERSION, INSTANCE, IngressAddress};
 use landfall_model::wire;
 
 use super::*;
-use crate::state::sim::{Sim, Trouble};
+use crate::state::sim::{Sim, SimFault};
 use crate::state::{Entry, Key, Remembered};
 
 fn key(name: &str) -> ServiceKey {
@@ -176,7 +176,7 @@ async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
 }
 
 /// What everybody is told of now.
-fn told(store: &ManifestStore) -> Vec<(bool, ServiceStatus)> {
+fn reported(store: &ManifestStore) -> Vec<(bool, ServiceStatus)> {
     let changes = store.with(Registry::take_changed);
     let rows = changes.into_iter().filter_map(|(_, row)| row);
     rows.map(|row| (row.finalized, row.status.clone()))
@@ -191,8 +191,8 @@ async fn a_write_that_fails_did_not_happen_and_is_never_told() {
         .write_status(&key("web"), &uid(), &status(1))
         .await
         .unwrap();
-    assert_eq!(told(&store), [(false, status(1))]);
-    sim.plan(0, Trouble::Full);
+    assert_eq!(reported(&store), [(false, status(1))]);
+    sim.plan(0, SimFault::Full);
     for _ in 0..3 {
         // However often it is tried: without room it fails, and nobody hears of it.
         let error = store
@@ -205,21 +205,21 @@ async fn a_write_that_fails_did_not_happen_and_is_never_told() {
                 .contains("state.journal: can't be written"),
             "{error}"
         );
-        assert_eq!(told(&store), []);
+        assert_eq!(reported(&store), []);
         let finalized = store.add_finalizer(&key("web"), &uid(), None).await;
         assert!(matches!(finalized, Err(StoreError::State(_))));
-        assert_eq!(told(&store), []);
+        assert_eq!(reported(&store), []);
         for survivor in sim.after_power_cut() {
             let remembered = by_name(&survivor.open().unwrap().1);
             assert_eq!(remembered["web"].status, status(1));
         }
     }
-    sim.mend();
+    sim.repair();
     store
         .write_status(&key("web"), &uid(), &status(2))
         .await
         .unwrap();
-    assert_eq!(told(&store), [(false, status(2))]);
+    assert_eq!(reported(&store), [(false, status(2))]);
     for survivor in sim.after_power_cut() {
         assert_eq!(
             by_name(&survivor.open().unwrap().1)["web"].status,
@@ -237,10 +237,10 @@ async fn a_write_of_what_is_on_the_disk_waits_for_what_may_have_taken_its_place(
         .await
         .unwrap();
     // The write, and then its sync: it may be on the disk or not.
-    sim.plan(1, Trouble::Fails);
+    sim.plan(1, SimFault::Fails);
     let failed = store.write_status(&key("web"), &uid(), &status(2)).await;
     assert!(matches!(failed, Err(StoreError::State(_))));
-    sim.mend();
+    sim.repair();
     store
         .write_status(&key("web"), &uid(), &status(1))
         .await
@@ -257,7 +257,7 @@ async fn a_write_of_what_is_on_the_disk_waits_for_what_may_have_taken_its_place(
 async fn what_nobody_waits_for_is_tried_again_only_when_asked_to() {
     let sim = Sim::default();
     let store = store_in(Some(sim.open().unwrap().0), ["web".to_owned()]);
-    sim.plan(0, Trouble::Full);
+    sim.plan(0, SimFault::Full);
     assert!(store.flush(false).await.is_some());
     let operations = sim.operations();
     assert!(store.flush(false).await.is_some());
@@ -266,7 +266,7 @@ async fn what_nobody_waits_for_is_tried_again_only_when_asked_to() {
         operations,
         "a full disk is not written to all the time"
     );
-    sim.mend();
+    sim.repair();
     assert!(store.flush(true).await.is_none());
     assert_eq!(by_name(&sim.open().unwrap().1).len(), 1);
 }
@@ -308,7 +308,7 @@ async fn a_failure_is_told_to_everybody_whose_write_it_was() {
     let sim = Sim::default();
     let names: Vec<String> = (0..50).map(|index| format!("web{index}")).collect();
     let store = store_in(Some(sim.open().unwrap().0), names.clone());
-    sim.plan(0, Trouble::Full);
+    sim.plan(0, SimFault::Full);
     let mut writers = tokio::task::JoinSet::new();
     for name in names {
         let store = store.clone();
@@ -320,7 +320,10 @@ async fn a_failure_is_told_to_everybody_whose_write_it_was() {
     while let Some(ended) = writers.join_next().await {
         assert!(matches!(ended.unwrap(), Err(StoreError::State(_))));
     }
-    assert_eq!(told(&store), vec![(false, ServiceStatus::default()); 50]);
+    assert_eq!(
+        reported(&store),
+        vec![(false, ServiceStatus::default()); 50]
+    );
 }
 
 #[tokio::test]
@@ -375,9 +378,9 @@ fn a_restart_writes_nothing_of_what_did_not_change() {
         panic!("no Service");
     };
     let wanted = || std::iter::once((row.key.clone(), Some(row.clone()))).collect();
-    let no_doubt = |_: &ServiceKey| false;
+    let no_incomplete = |_: &ServiceKey| false;
     let mut first = Registry::default();
-    first.want(wanted(), no_doubt, |_| Vec::new(), Timestamp::now());
+    first.want(wanted(), no_incomplete, |_| Vec::new(), Timestamp::now());
     let mut status = status(2);
     status.marks = [(INSTANCE, "local"), (ACCEPTED_VERSION, "{}")]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -399,7 +402,7 @@ fn a_restart_writes_nothing_of_what_did_not_change() {
         services: vec![back],
         ..Remembered::default()
     });
-    second.want(wanted(), no_doubt, |_| Vec::new(), Timestamp::now());
+    second.want(wanted(), no_incomplete, |_| Vec::new(), Timestamp::now());
     let after = second.take_changed().pop().unwrap().1.unwrap();
     assert!(after.source.is_some());
     assert!(!second.has_unwritten());

@@ -15,14 +15,14 @@ async fn a_file_replaced_by_renaming_is_told_as_one_change() {
     stage.put("web.yaml", &(service("web", 80) + &service("dns", 53)));
     let mut running = stage.start().await;
     assert_eq!(
-        running.heard(),
+        running.received(),
         ["Service dns 53", "Service web 80", "Synced"]
     );
     stage.put("web.yaml", &(service("web", 81) + &service("dns", 53)));
-    running.until_heard("Service web 81").await;
+    running.until_received("Service web 81").await;
     stage.put("end.yaml", &namespace("end"));
-    running.until_heard("Namespace end").await;
-    assert_eq!(running.heard(), ["Service web 81", "Namespace end"]);
+    running.until_received("Namespace end").await;
+    assert_eq!(running.received(), ["Service web 81", "Namespace end"]);
     running.stop().await;
 }
 
@@ -37,12 +37,12 @@ async fn a_file_given_by_name_is_followed_through_replacement() {
     .await;
     for port in 81..84 {
         stage.put("web.yaml", &service("web", port));
-        running.until_heard(&format!("Service web {port}")).await;
+        running.until_received(&format!("Service web {port}")).await;
     }
     stage.remove("web.yaml");
-    running.until_heard("ServiceGone web").await;
+    running.until_received("ServiceGone web").await;
     stage.put("web.yaml", &service("web", 90));
-    running.until_heard("Service web 90").await;
+    running.until_received("Service web 90").await;
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn a_file_written_in_place_is_not_read_while_it_is_empty_or_half_full() {
     let mut file = File::create(stage.path("web.yaml")).unwrap();
     // Whatever else happens in the folder meanwhile leads to looks, too.
     stage.put("other.yaml", &namespace("first"));
-    running.until_heard("Namespace first").await;
+    running.until_received("Namespace first").await;
     assert!(running.services.contains_key(&key("web")));
 
     let content = service("web", 81) + &service("dns", 54);
@@ -65,7 +65,7 @@ async fn a_file_written_in_place_is_not_read_while_it_is_empty_or_half_full() {
     drop(file);
     running
         .until("both new ports are told", |running| {
-            running.has_heard("Service web 81") && running.has_heard("Service dns 54")
+            running.has_received("Service web 81") && running.has_received("Service dns 54")
         })
         .await;
     running
@@ -73,10 +73,12 @@ async fn a_file_written_in_place_is_not_read_while_it_is_empty_or_half_full() {
             running.problem("web.yaml").is_empty()
         })
         .await;
-    let heard = running.heard();
+    let received = running.received();
     assert!(
-        !heard.iter().any(|heard| heard.starts_with("ServiceGone")),
-        "{heard:?}"
+        !received
+            .iter()
+            .any(|received| received.starts_with("ServiceGone")),
+        "{received:?}"
     );
 }
 
@@ -97,13 +99,15 @@ async fn a_config_map_is_followed_when_its_link_is_turned() {
     assert_eq!(running.row("web").ports[0].port.get(), 80);
     for (version, port) in [("..2026_02", 81), ("..2026_03", 82)] {
         volume(version, port);
-        running.until_heard(&format!("Service web {port}")).await;
+        running.until_received(&format!("Service web {port}")).await;
     }
     fs::remove_dir_all(stage.path("..2026_01")).unwrap();
-    let heard = running.heard();
+    let received = running.received();
     assert!(
-        !heard.iter().any(|heard| heard.starts_with("ServiceGone")),
-        "{heard:?}"
+        !received
+            .iter()
+            .any(|received| received.starts_with("ServiceGone")),
+        "{received:?}"
     );
 }
 
@@ -116,7 +120,7 @@ async fn a_link_to_a_file_elsewhere_is_followed_when_that_file_is_edited() {
     symlink(elsewhere.join("real"), stage.path("web.yaml")).unwrap();
     let mut running = stage.start().await;
     fs::write(elsewhere.join("real"), service("web", 81)).unwrap();
-    running.until_heard("Service web 81").await;
+    running.until_received("Service web 81").await;
 }
 
 #[tokio::test]
@@ -124,12 +128,12 @@ async fn files_that_come_and_go_are_told() {
     let stage = Stage::new();
     let mut running = stage.start().await;
     stage.put("web.yaml", &service("web", 80));
-    running.until_heard("Service web 80").await;
+    running.until_received("Service web 80").await;
     stage.put("dns.yml", &service("dns", 53));
-    running.until_heard("Service dns 53").await;
+    running.until_received("Service dns 53").await;
     fs::rename(stage.path("web.yaml"), stage.path("web.bak")).unwrap();
-    running.until_heard("ServiceGone web").await;
-    assert_eq!(running.heard().len(), 4);
+    running.until_received("ServiceGone web").await;
+    assert_eq!(running.received().len(), 4);
 }
 
 #[tokio::test]
@@ -137,7 +141,7 @@ async fn a_file_that_is_renamed_withdraws_nothing() {
     let stage = Stage::new();
     stage.put("a.yaml", &service("web", 80));
     let mut running = stage.start().await;
-    running.heard();
+    running.received();
     fs::rename(stage.path("a.yaml"), stage.path("b.yaml")).unwrap();
     running
         .until("the Service is told in its new place", |running| {
@@ -145,7 +149,7 @@ async fn a_file_that_is_renamed_withdraws_nothing() {
             origin.file.ends_with("b.yaml")
         })
         .await;
-    assert_eq!(running.heard(), ["Service web 80"]);
+    assert_eq!(running.received(), ["Service web 80"]);
 }
 
 #[tokio::test]
@@ -159,11 +163,11 @@ async fn new_folders_are_followed_when_asked_for() {
     let deep = stage.path("shop/front");
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("web.yaml"), service("web", 80)).unwrap();
-    running.until_heard("Service web 80").await;
+    running.until_received("Service web 80").await;
     fs::write(deep.join("web.yaml"), service("web", 81)).unwrap();
-    running.until_heard("Service web 81").await;
+    running.until_received("Service web 81").await;
     fs::remove_dir_all(stage.path("shop")).unwrap();
-    running.until_heard("ServiceGone web").await;
+    running.until_received("ServiceGone web").await;
 }
 
 #[tokio::test]
@@ -172,13 +176,13 @@ async fn a_broken_file_keeps_what_it_held_and_heals() {
     stage.put("web.yaml", &service("web", 80));
     stage.put("dns.yaml", &service("dns", 53));
     let mut running = stage.start().await;
-    running.heard();
+    running.received();
 
     stage.put(
         "web.yaml",
         "apiVersion: v1\nkind: Service\nmetadata: {name: web\n",
     );
-    running.until_heard("problems web.yaml 2").await;
+    running.until_received("problems web.yaml 2").await;
     let problem = running.problem("web.yaml");
     assert!(problem.contains("web.yaml:3: not YAML: "), "{problem}");
     assert!(
@@ -188,15 +192,17 @@ async fn a_broken_file_keeps_what_it_held_and_heals() {
 
     // Everything else goes on.
     stage.put("dns.yaml", &service("dns", 54));
-    running.until_heard("Service dns 54").await;
+    running.until_received("Service dns 54").await;
 
     stage.put("web.yaml", &service("web", 81));
-    running.until_heard("problems web.yaml 0").await;
-    running.until_heard("Service web 81").await;
-    let heard = running.heard();
+    running.until_received("problems web.yaml 0").await;
+    running.until_received("Service web 81").await;
+    let received = running.received();
     assert!(
-        !heard.iter().any(|heard| heard.starts_with("ServiceGone")),
-        "{heard:?}"
+        !received
+            .iter()
+            .any(|received| received.starts_with("ServiceGone")),
+        "{received:?}"
     );
 }
 
@@ -206,7 +212,7 @@ async fn a_service_with_a_bad_field_keeps_its_last_good_version() {
     stage.put("web.yaml", &(service("web", 80) + &service("dns", 53)));
     let mut running = stage.start().await;
     stage.put("web.yaml", &(service("web", 70_000) + &service("dns", 54)));
-    running.until_heard("Service dns 54").await;
+    running.until_received("Service dns 54").await;
     assert_eq!(running.row("web").ports[0].port.get(), 80);
     let problem = running.problem("web.yaml");
     assert!(
@@ -223,7 +229,7 @@ async fn bytes_that_are_no_text_keep_what_was_there() {
     let mut junk = service("web", 81).into_bytes();
     junk.extend([0xc3, 0x28]);
     fs::write(stage.path("web.yaml"), junk).unwrap();
-    running.until_heard("problems web.yaml 2").await;
+    running.until_received("problems web.yaml 2").await;
     assert!(
         running
             .problem("web.yaml")
@@ -231,7 +237,7 @@ async fn bytes_that_are_no_text_keep_what_was_there() {
     );
     assert_eq!(running.row("web").ports[0].port.get(), 80);
     stage.put("web.yaml", &service("web", 82));
-    running.until_heard("Service web 82").await;
+    running.until_received("Service web 82").await;
 }
 
 #[tokio::test]
@@ -240,7 +246,7 @@ async fn the_same_service_in_two_files_is_told_and_taken_once() {
     stage.put("b.yaml", &service("web", 81));
     let mut running = stage.start().await;
     stage.put("a.yaml", &service("web", 80));
-    running.until_heard("Service web 80").await;
+    running.until_received("Service web 80").await;
     let reasons = &running.problems["b.yaml"];
     assert_eq!((reasons.len(), reasons[0].code), (1, Code::DuplicateObject));
     assert!(
@@ -249,8 +255,8 @@ async fn the_same_service_in_two_files_is_told_and_taken_once() {
         reasons[0]
     );
     stage.remove("a.yaml");
-    running.until_heard("Service web 81").await;
-    running.until_heard("problems b.yaml 0").await;
+    running.until_received("Service web 81").await;
+    running.until_received("problems b.yaml 0").await;
 }
 
 #[tokio::test]
@@ -258,20 +264,22 @@ async fn a_folder_that_is_gone_for_a_while_withdraws_nothing_and_is_followed_aga
     let stage = Stage::new();
     stage.put("web.yaml", &service("web", 80));
     let mut running = stage.start().await;
-    running.heard();
+    running.received();
     let away = stage.root().join("away");
     fs::rename(stage.folder(), &away).unwrap();
-    running.until_heard("problems manifests 1").await;
+    running.until_received("problems manifests 1").await;
     fs::create_dir(stage.folder()).unwrap();
     stage.put("web.yaml", &service("web", 81));
-    running.until_heard("Service web 81").await;
-    running.until_heard("problems manifests 0").await;
+    running.until_received("Service web 81").await;
+    running.until_received("problems manifests 0").await;
     stage.put("web.yaml", &service("web", 82));
-    running.until_heard("Service web 82").await;
-    let heard = running.heard();
+    running.until_received("Service web 82").await;
+    let received = running.received();
     assert!(
-        !heard.iter().any(|heard| heard.starts_with("ServiceGone")),
-        "{heard:?}"
+        !received
+            .iter()
+            .any(|received| received.starts_with("ServiceGone")),
+        "{received:?}"
     );
 }
 

@@ -17,14 +17,14 @@ async fn what_is_written_comes_back_once_and_only_if_it_is_new() {
     let stage = Stage::new();
     stage.put("web.yaml", &service("web", 80));
     let mut running = stage.start().await;
-    running.heard();
+    running.received();
     let uid = running.row("web").uid.clone();
     running
         .store
         .add_finalizer(&key("web"), &uid, None)
         .await
         .unwrap();
-    running.until_heard("Service web 80 finalized").await;
+    running.until_received("Service web 80 finalized").await;
     for _ in 0..3 {
         running
             .store
@@ -38,12 +38,12 @@ async fn what_is_written_comes_back_once_and_only_if_it_is_new() {
             .unwrap();
     }
     running
-        .until_heard("Service web 80 127.0.0.2 finalized")
+        .until_received("Service web 80 127.0.0.2 finalized")
         .await;
     stage.put("end.yaml", &namespace("end"));
-    running.until_heard("Namespace end").await;
+    running.until_received("Namespace end").await;
     assert_eq!(
-        running.heard(),
+        running.received(),
         [
             "Service web 80 finalized",
             "Service web 80 127.0.0.2 finalized",
@@ -58,10 +58,10 @@ async fn a_service_leaves_in_the_order_of_kubernetes() {
     stage.put("web.yaml", &service("web", 80));
     let mut running = stage.start().await;
     running.claim("web", 2).await;
-    running.heard();
+    running.received();
     stage.remove("web.yaml");
     running
-        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
         .await;
     let uid = running.row("web").uid.clone();
     let empty = ServiceStatus::default();
@@ -71,11 +71,11 @@ async fn a_service_leaves_in_the_order_of_kubernetes() {
         .await
         .unwrap();
     running
-        .until_heard("Service web 80 finalized deleting")
+        .until_received("Service web 80 finalized deleting")
         .await;
     running.release("web").await;
-    running.until_heard("ServiceGone web").await;
-    assert_eq!(running.heard().len(), 3);
+    running.until_received("ServiceGone web").await;
+    assert_eq!(running.received().len(), 3);
 }
 
 #[tokio::test]
@@ -83,10 +83,10 @@ async fn a_service_without_finalizer_leaves_at_once() {
     let stage = Stage::new();
     stage.put("web.yaml", &service("web", 80));
     let mut running = stage.start().await;
-    running.heard();
+    running.received();
     stage.remove("web.yaml");
-    running.until_heard("ServiceGone web").await;
-    assert_eq!(running.heard(), ["ServiceGone web"]);
+    running.until_received("ServiceGone web").await;
+    assert_eq!(running.received(), ["ServiceGone web"]);
 }
 
 #[tokio::test]
@@ -97,11 +97,11 @@ async fn a_manifest_that_is_back_in_time_keeps_the_address() {
     running.claim("web", 2).await;
     stage.remove("web.yaml");
     running
-        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
         .await;
     stage.put("web.yaml", &service("web", 81));
     running
-        .until_heard("Service web 81 127.0.0.2 finalized")
+        .until_received("Service web 81 127.0.0.2 finalized")
         .await;
 }
 
@@ -113,13 +113,13 @@ async fn a_service_that_is_deleted_and_written_again_starts_afresh() {
     running.claim("web", 2).await;
     stage.remove("web.yaml");
     running
-        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
         .await;
     running.release("web").await;
-    running.until_heard("ServiceGone web").await;
-    running.heard();
+    running.until_received("ServiceGone web").await;
+    running.received();
     stage.put("web.yaml", &service("web", 80));
-    running.until_heard("Service web 80").await;
+    running.until_received("Service web 80").await;
     assert_eq!(running.row("web").status, ServiceStatus::default());
 }
 
@@ -131,17 +131,17 @@ async fn another_identity_waits_for_the_first_to_leave() {
     stage.put("web.yaml", &with_uid("one"));
     let mut running = stage.start().await;
     running.claim("web", 2).await;
-    running.heard();
+    running.received();
     stage.put("web.yaml", &with_uid("two"));
     running
-        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
         .await;
     assert_eq!(running.row("web").uid, Uid::new("one"));
     running.release("web").await;
-    running.until_heard("Service web 80").await;
+    running.until_received("Service web 80").await;
     assert_eq!(running.row("web").uid, Uid::new("two"));
     assert_eq!(
-        running.heard(),
+        running.received(),
         [
             "Service web 80 127.0.0.2 finalized deleting",
             "ServiceGone web",
@@ -163,7 +163,7 @@ async fn everything_is_remembered_after_a_kill() {
     let mut running = stage.start().await;
     assert_eq!(running.services, before);
     assert_eq!(
-        running.heard(),
+        running.received(),
         [
             "Service dns 53 127.0.0.3 finalized",
             "Service web 80 127.0.0.2 finalized",
@@ -183,15 +183,15 @@ async fn a_manifest_removed_while_nobody_ran_is_deleted_at_the_next_start() {
 
     let mut running = stage.start().await;
     assert_eq!(
-        running.heard(),
+        running.received(),
         ["Service web 80 127.0.0.2 finalized deleting", "Synced"]
     );
     running.release("web").await;
-    running.until_heard("ServiceGone web").await;
+    running.until_received("ServiceGone web").await;
     running.stop().await;
 
     let mut running = stage.start().await;
-    assert_eq!(running.heard(), ["Synced"]);
+    assert_eq!(running.received(), ["Synced"]);
 }
 
 #[tokio::test]
@@ -224,9 +224,9 @@ async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
         .await;
     stage.put("web.yaml", &service("web", 81));
     running
-        .until_heard("Service web 81 127.0.0.2 finalized")
+        .until_received("Service web 81 127.0.0.2 finalized")
         .await;
-    running.until_heard("problems state.journal 0").await;
+    running.until_received("problems state.journal 0").await;
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_file_that_a_crash_has_emptied_keeps_its_service_over_a_restart() {
     assert!(!running.row("web").deleting);
     stage.remove("web.yaml");
     running
-        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
         .await;
 }
 
@@ -283,7 +283,7 @@ async fn the_state_may_lie_among_the_manifests() {
     let mut running = Running::start(options()).await;
     running.claim("web", 2).await;
     stage.put("end.yaml", &namespace("end"));
-    running.until_heard("Namespace end").await;
+    running.until_received("Namespace end").await;
     assert!(running.problems.is_empty(), "{:?}", running.problems);
     running.kill().await;
     let running = Running::start(options()).await;
@@ -335,11 +335,11 @@ async fn the_engine_reports_to_the_store() {
         .await
         .unwrap();
     running
-        .until_heard("Service web 80 127.0.0.2 finalized")
+        .until_received("Service web 80 127.0.0.2 finalized")
         .await;
     stage.remove("web.yaml");
     running
-        .until_heard("Service web 80 127.0.0.2 finalized deleting")
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
         .await;
     let other = ServiceRow {
         uid: Uid::new("other"),
@@ -349,7 +349,7 @@ async fn the_engine_reports_to_the_store() {
     assert_eq!(refused, Err(ReportError::Conflict { what: "finalizer" }));
     Report::remove_finalizer(&store, &row).await.unwrap();
     Report::remove_finalizer(&store, &row).await.unwrap();
-    running.until_heard("ServiceGone web").await;
+    running.until_received("ServiceGone web").await;
     let late = Report::write_status(&store, &row, &status(4)).await;
     assert_eq!(late, Err(ReportError::Conflict { what: "status" }));
 }
@@ -366,7 +366,7 @@ async fn without_a_state_directory_nothing_is_remembered() {
     running.claim("web", 2).await;
     running.kill().await;
     let mut running = Running::start(options()).await;
-    assert_eq!(running.heard(), ["Service web 80", "Synced"]);
+    assert_eq!(running.received(), ["Service web 80", "Synced"]);
     assert!(!stage.state().exists());
 }
 

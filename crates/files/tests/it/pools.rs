@@ -20,7 +20,7 @@ async fn a_pool_whose_file_is_broken_at_a_restart_is_told_as_it_was() {
     stage.put("pools.yaml", "apiVersion: v1\nkind: [\n");
     for _ in 0..2 {
         let mut running = stage.start().await;
-        assert!(running.has_heard("Pool edge 192.0.2.0/28"));
+        assert!(running.has_received("Pool edge 192.0.2.0/28"));
         running
             .until("it is told that it is kept", |running| {
                 running
@@ -33,16 +33,16 @@ async fn a_pool_whose_file_is_broken_at_a_restart_is_told_as_it_was() {
 
     let mut running = stage.start().await;
     stage.put("pools.yaml", &pool("other", "192.0.2.16/28"));
-    running.until_heard("PoolGone edge").await;
-    running.until_heard("problems state.journal 0").await;
-    assert!(running.has_heard("Pool other 192.0.2.16/28"));
+    running.until_received("PoolGone edge").await;
+    running.until_received("problems state.journal 0").await;
+    assert!(running.has_received("Pool other 192.0.2.16/28"));
     running.kill().await;
 
     // Nor does it come back.
     stage.put("pools.yaml", "apiVersion: v1\nkind: [\n");
     let running = stage.start().await;
-    assert!(!running.has_heard("Pool edge 192.0.2.0/28"));
-    assert!(running.has_heard("Pool other 192.0.2.16/28"));
+    assert!(!running.has_received("Pool edge 192.0.2.0/28"));
+    assert!(running.has_received("Pool other 192.0.2.16/28"));
 }
 
 #[tokio::test]
@@ -58,14 +58,14 @@ async fn a_pool_whose_newest_version_is_invalid_stays_as_it_was_also_over_a_rest
                 .contains("the last valid version of IPAddressPool edge is used")
         })
         .await;
-    assert!(!running.has_heard("PoolGone edge"));
+    assert!(!running.has_received("PoolGone edge"));
     running.kill().await;
 
     let mut running = stage.start().await;
-    assert!(running.has_heard("Pool edge 192.0.2.0/28"));
+    assert!(running.has_received("Pool edge 192.0.2.0/28"));
     stage.put("pools.yaml", &pool("edge", "192.0.2.0/27"));
-    running.until_heard("Pool edge 192.0.2.0/27").await;
-    running.until_heard("problems pools.yaml 0").await;
+    running.until_received("Pool edge 192.0.2.0/27").await;
+    running.until_received("problems pools.yaml 0").await;
 }
 
 #[tokio::test]
@@ -74,11 +74,11 @@ async fn a_pool_that_leaves_a_readable_file_is_gone_at_once_and_for_good() {
     stage.put("pools.yaml", &pool("edge", "192.0.2.0/28"));
     let mut running = stage.start().await;
     stage.put("pools.yaml", &namespace("shop"));
-    running.until_heard("PoolGone edge").await;
-    running.until_heard("Namespace shop").await;
+    running.until_received("PoolGone edge").await;
+    running.until_received("Namespace shop").await;
     running.kill().await;
     let running = stage.start().await;
-    assert!(!running.has_heard("Pool edge 192.0.2.0/28"));
+    assert!(!running.has_received("Pool edge 192.0.2.0/28"));
 }
 
 #[tokio::test]
@@ -89,5 +89,5 @@ async fn a_pool_that_vanished_while_nothing_ran_is_not_told() {
     know_and_end(&stage).await;
     fs::remove_file(stage.path("pools.yaml")).unwrap();
     let running = stage.start().await;
-    assert!(!running.has_heard("Pool edge 192.0.2.0/28"));
+    assert!(!running.has_received("Pool edge 192.0.2.0/28"));
 }

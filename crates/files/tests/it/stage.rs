@@ -31,7 +31,7 @@ pub(crate) struct Running {
     pub(crate) services: BTreeMap<ServiceKey, Arc<ServiceRow>>,
     pub(crate) problems: BTreeMap<String, Vec<Reason>>,
     /// Every fact in a few words.
-    heard: Vec<String>,
+    received: Vec<String>,
     synced: bool,
 }
 
@@ -134,7 +134,7 @@ impl Running {
             task,
             services: BTreeMap::new(),
             problems: BTreeMap::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
             synced: false,
         };
         running
@@ -148,19 +148,19 @@ impl Running {
         let listening = async {
             while !is_so(self) {
                 let fact = self.facts.recv().await.expect("the source runs");
-                self.hear(fact);
+                self.receive(fact);
             }
         };
         let in_time = tokio::time::timeout(DEADLINE, listening).await.is_ok();
         assert!(
             in_time,
             "waited in vain until {what}; heard {:#?}",
-            self.heard
+            self.received
         );
     }
 
-    fn hear(&mut self, fact: Fact) {
-        let heard = match fact {
+    fn receive(&mut self, fact: Fact) {
+        let received = match fact {
             Fact::Service(row) => {
                 let mut words = format!("Service {} {}", row.key.name(), row.ports[0].port);
                 for address in row.status.addresses() {
@@ -189,7 +189,7 @@ impl Running {
                 self.problems.insert(name.to_owned(), reasons);
                 words
             }
-            Fact::PoolsInDoubt { in_doubt, .. } => format!("pools in doubt: {in_doubt}"),
+            Fact::PoolsIncomplete { incomplete, .. } => format!("pools in doubt: {incomplete}"),
             Fact::Synced => {
                 self.synced = true;
                 "Synced".to_owned()
@@ -200,20 +200,21 @@ impl Running {
             Fact::PoolGone(name) => format!("PoolGone {name}"),
             other => format!("{other:?}"),
         };
-        self.heard.push(heard);
+        self.received.push(received);
     }
 
     /// What was heard since this was last asked.
-    pub(crate) fn heard(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.heard)
+    pub(crate) fn received(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.received)
     }
 
-    pub(crate) fn has_heard(&self, words: &str) -> bool {
-        self.heard.iter().any(|heard| heard == words)
+    pub(crate) fn has_received(&self, words: &str) -> bool {
+        self.received.iter().any(|received| received == words)
     }
 
-    pub(crate) async fn until_heard(&mut self, words: &str) {
-        self.until(words, |running| running.has_heard(words)).await;
+    pub(crate) async fn until_received(&mut self, words: &str) {
+        self.until(words, |running| running.has_received(words))
+            .await;
     }
 
     pub(crate) fn row(&self, name: &str) -> &ServiceRow {

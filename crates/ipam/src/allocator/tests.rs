@@ -13,7 +13,7 @@ use landfall_model::{Code, ServiceKey};
 use super::*;
 use crate::proposal::{Decision, Why};
 use crate::testing::{allocator, ip, ips, name, pool, pool_set, selector, svc};
-use crate::{Conflict, PassedOver, Verdict, WantedFamilies};
+use crate::{Conflict, SkippedPool, Verdict, WantedFamilies};
 
 fn service(name: &str) -> ServiceKey {
     ServiceKey::new("default", name)

@@ -142,8 +142,8 @@ fn addresses_that_no_load_balancer_can_have_are_refused_with_what_they_are() {
         ("::/126", "unspecified"),
         ("ff02::/64", "multicast"),
     ] {
-        let told = refused(text).unwrap_or_default();
-        assert!(told.contains(kind), "{text}: {told:?}");
+        let reported = refused(text).unwrap_or_default();
+        assert!(reported.contains(kind), "{text}: {reported:?}");
     }
     for text in ["127.0.0.0/8", "::1/128", "192.0.2.0/24", "240.0.0.0/24"] {
         assert_eq!(refused(text), None, "{text}");

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use landfall_model::rows::Family;
 
 use super::{Case, Offer};
-use crate::allocator::judge_admission;
+use crate::allocator::validate_admission;
 use crate::family::{Addresses, WantedFamilies, other};
 use crate::refusal::Refusal;
-use crate::verdict::{PassedOver, Verdict};
+use crate::verdict::{SkippedPool, Verdict};
 
 impl Case<'_> {
     /// New addresses from the requested pool, or from the first pool that can serve; with
@@ -17,7 +17,7 @@ impl Case<'_> {
         let pools = self.allocator.pools();
         if let Some(index) = self.requested_pool()? {
             if let Some(pool) = pools.at(index) {
-                judge_admission(pool, self.request)?;
+                validate_admission(pool, self.request)?;
             }
             let offer = self.best_of(&[index], both_only);
             return offer.ok_or_else(|| self.why_not_from(index));
@@ -77,14 +77,17 @@ impl Case<'_> {
                 .pools()
                 .locate(*address)
                 .is_some_and(|(of, _)| of == pool)
-                && allocator.judge(request, pool, *address).is_ok()
+                && allocator.validate(request, pool, *address).is_ok()
         });
         let state = allocator.state(pool)?;
-        let shareable =
-            |address: &IpAddr| allocator.judge_sharing(&request.claimant, *address).is_ok();
+        let shareable = |address: &IpAddr| {
+            allocator
+                .validate_sharing(&request.claimant, *address)
+                .is_ok()
+        };
         let within = |address: &IpAddr| {
             let claimant = &request.claimant;
-            allocator.judge_share(claimant, pool, *address).is_ok()
+            allocator.validate_share(claimant, pool, *address).is_ok()
         };
         let shared = || state.shared(family, &request.claimant).filter(shareable);
         own.or_else(|| shared().filter(within))
@@ -151,12 +154,12 @@ impl Case<'_> {
             } else {
                 Some(Verdict::NotAutomatic)
             };
-            passed_over.extend(verdict.map(|verdict| PassedOver {
+            passed_over.extend(verdict.map(|verdict| SkippedPool {
                 pool: pool.name().clone(),
                 verdict,
             }));
         }
-        let short = |pool: &PassedOver| {
+        let short = |pool: &SkippedPool| {
             matches!(
                 pool.verdict,
                 Verdict::Full(_) | Verdict::NamespaceFull(_) | Verdict::LacksFamily(_)

@@ -10,7 +10,7 @@ fn one_of_each() -> Vec<Refusal> {
     let pool = || name("front");
     let key = || SharingKey::new("k").unwrap();
     let passed_over = || {
-        vec![PassedOver {
+        vec![SkippedPool {
             pool: pool(),
             verdict: Verdict::Full(Family::V4),
         }]
@@ -177,7 +177,7 @@ fn differing_backends_are_both_told() {
 fn pools_of_the_wrong_family_alone_are_told_apart_from_full_ones() {
     let exhausted = |verdict| Refusal::PoolsExhausted {
         families: WantedFamilies::RequireDual,
-        passed_over: vec![PassedOver {
+        passed_over: vec![SkippedPool {
             pool: name("a"),
             verdict,
         }],

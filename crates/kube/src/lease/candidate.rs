@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Method;
 use jiff::Timestamp;
 use landfall_engine::leadership::{
-    Course, Decision, Record, Role, Sight, Standing, awaits_successor, decide,
+    Course, Decision, Observation, Record, ReplicaView, Role, awaits_successor, decide,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ pub(super) struct Candidate {
     pub(super) role: watch::Sender<Role>,
     pub(super) serving: watch::Receiver<bool>,
     pub(super) able: watch::Receiver<bool>,
-    pub(super) sight: Sight<(Lease, Record)>,
+    pub(super) sight: Observation<(Lease, Record)>,
     pub(super) course: Course,
     pub(super) renewed_at: Option<Instant>,
     pub(super) complaint: Option<String>,
@@ -131,8 +131,8 @@ impl Candidate {
         self.sight.seen().map(|(_, record)| record)
     }
 
-    fn standing(&self) -> Standing<'_> {
-        Standing {
+    fn standing(&self) -> ReplicaView<'_> {
+        ReplicaView {
             identity: &self.config.identity,
             record: self.record(),
             seen_at: self.sight.since(),

@@ -234,12 +234,12 @@ fn adopt(entry: &mut IngressShape, there: &IngressShape, live: &Live) {
         entry.ip_mode.clone_from(&there.ip_mode);
     }
     let is_ours = |error: &str| Code::ALL.iter().any(|code| code.as_str() == error);
-    let told_by_us = there
+    let reported_by_us = there
         .ports
         .iter()
         .filter_map(|port| port.error.as_deref())
         .any(is_ours);
-    if entry.ports.is_empty() && !told_by_us {
+    if entry.ports.is_empty() && !reported_by_us {
         entry.ports.clone_from(&there.ports);
     }
 }

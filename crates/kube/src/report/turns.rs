@@ -154,10 +154,10 @@ mod tests {
         assert!(firsts.iter_mut().all(|it| look(it).is_none()));
         assert!(laters.iter_mut().all(|it| look(it).is_none()));
         taken.truncate(WRITES / 2);
-        let told: Vec<_> = laters.iter_mut().filter_map(look).collect();
+        let reported: Vec<_> = laters.iter_mut().filter_map(look).collect();
         let served: Vec<_> = firsts.iter_mut().filter_map(look).collect();
         assert_eq!(
-            (told.len(), served.len()),
+            (reported.len(), served.len()),
             (STATUSES, WRITES / 2 - STATUSES)
         );
     }
@@ -166,9 +166,9 @@ mod tests {
     fn statuses_have_all_turns_when_nothing_else_waits() {
         let turns = Turns::default();
         let mut laters: Vec<_> = (0..=WRITES).map(|_| Box::pin(turns.later())).collect();
-        let mut told: Vec<_> = laters.iter_mut().filter_map(look).collect();
-        assert_eq!(told.len(), WRITES);
-        told.pop();
+        let mut reported: Vec<_> = laters.iter_mut().filter_map(look).collect();
+        assert_eq!(reported.len(), WRITES);
+        reported.pop();
         assert!(laters.last_mut().and_then(look).flatten().is_some());
     }
 

@@ -67,12 +67,12 @@ pub(super) struct Held {
 pub(super) enum Order {
     Watch(ServiceKey),
     Unwatch(ServiceKey),
-    Tell(Fact),
+    Send(Fact),
 }
 
 impl SecretRefs {
     /// A fact about a Service came.
-    pub(super) fn take(&mut self, fact: Fact, patience_until: Instant) -> Vec<Order> {
+    pub(super) fn take(&mut self, fact: Fact, timeout_until: Instant) -> Vec<Order> {
         let mut orders = Vec::new();
         let key = match &fact {
             Fact::Service(row) => {
@@ -91,11 +91,11 @@ impl SecretRefs {
             Fact::Current { .. } => {
                 let behind = self.held.keys().cloned().collect();
                 self.current = Some(Current { fact, behind });
-                self.tell_current(&mut orders);
+                self.report_current(&mut orders);
                 return orders;
             }
             _ => {
-                orders.push(Order::Tell(fact));
+                orders.push(Order::Send(fact));
                 return orders;
             }
         };
@@ -104,24 +104,24 @@ impl SecretRefs {
             let until = self
                 .held
                 .remove(&key)
-                .map_or(patience_until, |held| held.until);
+                .map_or(timeout_until, |held| held.until);
             self.held.insert(key, Held { fact, until });
         } else {
             self.held.remove(&key);
-            orders.push(Order::Tell(fact));
-            self.tell_current(&mut orders);
+            orders.push(Order::Send(fact));
+            self.report_current(&mut orders);
         }
         orders
     }
 
     /// Sends that everything is known, once nothing from before is held back any more.
-    fn tell_current(&mut self, orders: &mut Vec<Order>) {
+    fn report_current(&mut self, orders: &mut Vec<Order>) {
         let held = &self.held;
         let due = self.current.take_if(|current| {
             current.behind.retain(|key| held.contains_key(key));
             current.behind.is_empty()
         });
-        orders.extend(due.map(|current| Order::Tell(current.fact)));
+        orders.extend(due.map(|current| Order::Send(current.fact)));
     }
 
     /// It is known whether a Secret is there, and what it holds.
@@ -154,8 +154,8 @@ impl SecretRefs {
             .map(|(key, _)| key.clone())
             .collect();
         let released = keys.iter().filter_map(|key| self.held.remove(key));
-        let mut orders = released.map(|held| Order::Tell(held.fact)).collect();
-        self.tell_current(&mut orders);
+        let mut orders = released.map(|held| Order::Send(held.fact)).collect();
+        self.report_current(&mut orders);
         orders
     }
 
@@ -204,7 +204,7 @@ impl SecretRefs {
                 let namespace = secret.shared_namespace().clone();
                 let refused = self.refused.entry(namespace).or_default();
                 self.refused_in_all += usize::from(refused.insert(secret.clone()));
-                orders.push(Order::Tell(self.not_watched(secret)));
+                orders.push(Order::Send(self.not_watched(secret)));
             }
             let entry = Secret {
                 users: 1,
@@ -229,7 +229,7 @@ impl SecretRefs {
                 }
                 self.secrets.remove(secret);
                 if self.forget_refused(secret) {
-                    orders.push(Order::Tell(Fact::SecretGone(secret.clone())));
+                    orders.push(Order::Send(Fact::SecretGone(secret.clone())));
                     continue;
                 }
                 if let Some(count) = self.watched.get_mut(secret.namespace()) {
@@ -299,7 +299,7 @@ impl SecretRefs {
             };
             self.forget_refused(&secret);
             // What was said of it holds no more.
-            orders.push(Order::Tell(Fact::SecretGone(secret.clone())));
+            orders.push(Order::Send(Fact::SecretGone(secret.clone())));
             self.watch(&secret, orders);
         }
     }

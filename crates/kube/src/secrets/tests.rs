@@ -22,9 +22,9 @@ fn words(orders: &[Order]) -> Vec<String> {
         .map(|order| match order {
             Order::Watch(secret) => format!("watch {secret}"),
             Order::Unwatch(secret) => format!("unwatch {secret}"),
-            Order::Tell(Fact::Service(row)) => format!("tell {}", row.key),
-            Order::Tell(Fact::ServiceGone(key)) => format!("gone {key}"),
-            Order::Tell(other) => format!("{other:?}"),
+            Order::Send(Fact::Service(row)) => format!("tell {}", row.key),
+            Order::Send(Fact::ServiceGone(key)) => format!("gone {key}"),
+            Order::Send(other) => format!("{other:?}"),
         })
         .collect()
 }
@@ -79,9 +79,9 @@ fn a_new_leader_begins_behind_the_secrets_that_its_services_name_for_the_first_t
     let now = Instant::now();
     let until = now + Duration::from_secs(3);
     let current = |term| Fact::Current { term };
-    let told = |term| format!("{:?}", current(term));
+    let reported = |term| format!("{:?}", current(term));
     // Nothing is held back.
-    assert_eq!(take(&mut specs, current(1), until), [told(1)]);
+    assert_eq!(take(&mut specs, current(1), until), [reported(1)]);
     take(&mut specs, naming("web", "tls"), until);
     take(&mut specs, naming("api", "slow"), until);
     take(&mut specs, naming("old", "slow"), until);
@@ -102,7 +102,7 @@ fn a_new_leader_begins_behind_the_secrets_that_its_services_name_for_the_first_t
     // A Secret that can't be had keeps no leader from its work for longer than its Service.
     assert_eq!(
         words(&specs.expire(until)),
-        ["tell shop/api".to_owned(), told(2)]
+        ["tell shop/api".to_owned(), reported(2)]
     );
     assert_eq!(words(&specs.know(&key("newest"))), ["tell shop/new"]);
 }
@@ -226,12 +226,12 @@ fn in_short(orders: &[Order]) -> Vec<String> {
     orders
         .iter()
         .map(|order| match order {
-            Order::Tell(Fact::Secret(row)) => {
+            Order::Send(Fact::Secret(row)) => {
                 let why = row.certificate.as_ref().unwrap_err();
                 assert!(why.contains("too many Secrets"), "{why}");
                 format!("refuse {}", row.key)
             }
-            Order::Tell(Fact::SecretGone(key)) => format!("nothing of {key}"),
+            Order::Send(Fact::SecretGone(key)) => format!("nothing of {key}"),
             _ => words(std::slice::from_ref(order)).remove(0),
         })
         .collect()

@@ -117,10 +117,10 @@ impl Kind {
 
     /// The fact that pools may be missing because of what is known of a part; `None` for other
     /// kinds.
-    pub(crate) fn doubt(&self, part: &Arc<str>, in_doubt: bool) -> Option<Fact> {
-        matches!(self, Self::Pools { .. }).then(|| Fact::PoolsInDoubt {
+    pub(crate) fn incomplete(&self, part: &Arc<str>, incomplete: bool) -> Option<Fact> {
+        matches!(self, Self::Pools { .. }).then(|| Fact::PoolsIncomplete {
             part: part.clone(),
-            in_doubt,
+            incomplete,
         })
     }
 
@@ -130,16 +130,16 @@ impl Kind {
     }
 
     /// Validates one object as the API server sent it.
-    pub(crate) fn judge(&self, json: &str) -> Result<Object, serde_json::Error> {
+    pub(crate) fn validate(&self, json: &str) -> Result<Object, serde_json::Error> {
         let whole = |fact: Fact| Ok((Outcome::Row(fact), Vec::new()));
         match self {
-            Self::Services => judge(
+            Self::Services => validate(
                 json,
                 |it: &wire::Service| &it.metadata,
                 |it| Ok((service(it.into_admitted_row()), Vec::new())),
                 |object| wire::Service::salvage(object).map_or_else(Outcome::Refused, service),
             ),
-            Self::Slices => judge(
+            Self::Slices => validate(
                 json,
                 |it: &wire::EndpointSlice| &it.metadata,
                 |it| {
@@ -148,7 +148,7 @@ impl Kind {
                 },
                 unreadable,
             ),
-            Self::Nodes => judge(
+            Self::Nodes => validate(
                 json,
                 |it: &wire::Node| &it.metadata,
                 |it| {
@@ -157,7 +157,7 @@ impl Kind {
                 },
                 unreadable,
             ),
-            Self::Namespaces => judge(
+            Self::Namespaces => validate(
                 json,
                 |it: &wire::Namespace| &it.metadata,
                 |it| {
@@ -167,13 +167,13 @@ impl Kind {
                 },
                 unreadable,
             ),
-            Self::Pools { .. } => judge(
+            Self::Pools { .. } => validate(
                 json,
                 |it: &wire::IpAddressPool| &it.metadata,
                 |it| whole(Fact::Pool(Arc::new(it.into_admitted_row()))),
                 unreadable,
             ),
-            Self::Secret(_) => judge(
+            Self::Secret(_) => validate(
                 json,
                 |it: &wire::Secret| &it.metadata,
                 |it| whole(Fact::Secret(Arc::new(it.into_admitted_row()))),
@@ -188,7 +188,7 @@ type Read = Result<(Outcome, Vec<Reason>), Vec<Reason>>;
 
 /// Validates one object; `salvage` does it where the object has not the shape that its kind
 /// promises.
-fn judge<T: DeserializeOwned>(
+fn validate<T: DeserializeOwned>(
     json: &str,
     metadata: impl FnOnce(&T) -> &ObjectMeta,
     read: impl FnOnce(T) -> Read,
@@ -303,7 +303,7 @@ mod tests {
                 "annotations": {{"landfall.dev/drain": "5s", "kubectl.kubernetes.io/last-applied-configuration": "{{}}"}}
                 {more}}}, "spec": {spec}}}"#
         );
-        Kind::Services.judge(&json).unwrap()
+        Kind::Services.validate(&json).unwrap()
     }
 
     #[test]
@@ -398,12 +398,12 @@ mod tests {
             let row = row(service(spec, leaving));
             assert!(row.deleting && row.finalized && !row.wants_load_balancer);
         }
-        assert!(Kind::Services.judge("[]").is_err());
+        assert!(Kind::Services.validate("[]").is_err());
     }
 
     #[test]
     fn a_node_with_an_entry_that_cant_be_read_is_a_node_without_that_entry() {
-        let node = Kind::Nodes.judge(
+        let node = Kind::Nodes.validate(
             r#"{"metadata": {"name": "n1", "resourceVersion": "3"}, "spec": {"podCIDR": "10.1.0.0/33"},
                 "status": {"addresses": [{"type": "InternalIP", "address": "n1"},
                     {"type": "InternalIP", "address": "192.0.2.1"}]}}"#,
@@ -509,9 +509,9 @@ mod tests {
             if !leaving {
                 object["metadata"]["deletionTimestamp"] = Value::Null;
             }
-            let judged = Kind::Services.judge(&object.to_string()).unwrap();
-            prop_assert_eq!(&judged.key, &ServiceKey::new("shop", "web"));
-            match judged.outcome {
+            let validated = Kind::Services.validate(&object.to_string()).unwrap();
+            prop_assert_eq!(&validated.key, &ServiceKey::new("shop", "web"));
+            match validated.outcome {
                 Outcome::Row(Fact::Service(row)) => {
                     prop_assert!(row.finalized);
                     prop_assert_eq!(row.deleting, leaving);

@@ -21,7 +21,7 @@ struct Entry {
     version: Version,
     listing: bool,
     /// A row of it was sent: this version's, or the last one that could be validated.
-    told: bool,
+    reported: bool,
     /// Problems of it were reported.
     refused: bool,
 }
@@ -52,7 +52,7 @@ impl Known {
     }
 
     /// The listing is complete.
-    pub(crate) fn end_listing(&mut self, mut tell: impl FnMut(Fact)) {
+    pub(crate) fn end_listing(&mut self, mut report: impl FnMut(Fact)) {
         let vanished: Vec<_> = self
             .objects
             .iter()
@@ -60,13 +60,13 @@ impl Known {
             .map(|(key, _)| key)
             .collect();
         for key in vanished {
-            self.remove(&key, &mut tell);
+            self.remove(&key, &mut report);
         }
         self.objects.compact();
     }
 
     /// An object was listed, or appeared or changed.
-    pub(crate) fn apply(&mut self, object: Object, mut tell: impl FnMut(Fact)) {
+    pub(crate) fn apply(&mut self, object: Object, mut report: impl FnMut(Fact)) {
         let Object {
             key,
             version,
@@ -81,54 +81,57 @@ impl Known {
             entry.listing = self.listing;
             return;
         }
-        let (was_told, was_refused) =
-            before.map_or((false, false), |entry| (entry.told, entry.refused));
+        let (was_sent, was_refused) =
+            before.map_or((false, false), |entry| (entry.reported, entry.refused));
         let mut entry = Entry {
             version,
             listing: self.listing,
-            told: was_told,
+            reported: was_sent,
             refused: false,
         };
         match outcome {
             Outcome::Row(fact) => {
-                entry.told = true;
-                tell(fact);
+                entry.reported = true;
+                report(fact);
             }
             Outcome::Nothing => {
-                entry.told = false;
-                if was_told {
-                    tell(self.kind.gone(&key));
+                entry.reported = false;
+                if was_sent {
+                    report(self.kind.gone(&key));
                 }
             }
             Outcome::Refused(reasons) => {
                 entry.refused = true;
                 let part = self.kind.part(&key);
-                self.kind.doubt(&part, true).into_iter().for_each(&mut tell);
-                tell(Fact::SourceProblems { part, reasons });
+                self.kind
+                    .incomplete(&part, true)
+                    .into_iter()
+                    .for_each(&mut report);
+                report(Fact::SourceProblems { part, reasons });
             }
         }
         if !left_out.is_empty() {
             entry.refused = true;
-            tell(Fact::SourceProblems {
+            report(Fact::SourceProblems {
                 part: self.kind.part(&key),
                 reasons: left_out,
             });
         }
         if was_refused && !entry.refused {
-            self.clear_problems(&key, &mut tell);
+            self.clear_problems(&key, &mut report);
         }
         self.objects.insert(&key, entry);
     }
 
     /// An object was deleted.
-    pub(crate) fn delete(&mut self, key: &ServiceKey, mut tell: impl FnMut(Fact)) {
-        self.remove(key, &mut tell);
+    pub(crate) fn delete(&mut self, key: &ServiceKey, mut report: impl FnMut(Fact)) {
+        self.remove(key, &mut report);
     }
 
     /// The kind is not needed any more, or it does not exist any more.
-    pub(crate) fn forget_all(&mut self, tell: impl FnMut(Fact)) {
+    pub(crate) fn forget_all(&mut self, report: impl FnMut(Fact)) {
         self.begin_listing();
-        self.end_listing(tell);
+        self.end_listing(report);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -139,25 +142,28 @@ impl Known {
         self.objects.is_empty()
     }
 
-    fn remove(&mut self, key: &ServiceKey, tell: &mut impl FnMut(Fact)) {
+    fn remove(&mut self, key: &ServiceKey, report: &mut impl FnMut(Fact)) {
         let Some(entry) = self.objects.remove(key) else {
             return;
         };
-        if entry.told {
-            tell(self.kind.gone(key));
+        if entry.reported {
+            report(self.kind.gone(key));
         }
         if entry.refused {
-            self.clear_problems(key, tell);
+            self.clear_problems(key, report);
         }
     }
 
-    fn clear_problems(&self, key: &ServiceKey, tell: &mut impl FnMut(Fact)) {
+    fn clear_problems(&self, key: &ServiceKey, report: &mut impl FnMut(Fact)) {
         let part = self.kind.part(key);
-        tell(Fact::SourceProblems {
+        report(Fact::SourceProblems {
             part: part.clone(),
             reasons: Vec::new(),
         });
-        self.kind.doubt(&part, false).into_iter().for_each(tell);
+        self.kind
+            .incomplete(&part, false)
+            .into_iter()
+            .for_each(report);
     }
 }
 
@@ -248,24 +254,24 @@ mod tests {
 
     #[test]
     fn a_pool_that_cant_be_judged_puts_the_pools_in_doubt_until_it_can_or_goes() {
-        for mended in [true, false] {
+        for repaired in [true, false] {
             let mut known = Known::new(Kind::Pools {
                 namespace: "shop".to_owned(),
             });
             let mut facts = Vec::new();
             known.apply(object("a", 1, "bad"), |fact| facts.push(fact));
-            if mended {
+            if repaired {
                 known.apply(object("a", 2, "nothing"), |fact| facts.push(fact));
             } else {
                 known.delete(&key("a"), |fact| facts.push(fact));
             }
-            let doubts = facts.iter().filter_map(|fact| match fact {
-                Fact::PoolsInDoubt { part, in_doubt } => Some((&**part, *in_doubt)),
+            let unreadable_parts = facts.iter().filter_map(|fact| match fact {
+                Fact::PoolsIncomplete { part, incomplete } => Some((&**part, *incomplete)),
                 _ => None,
             });
-            let doubts: Vec<_> = doubts.collect();
+            let unreadable_parts: Vec<_> = unreadable_parts.collect();
             let part = "IPAddressPool shop/a";
-            assert_eq!(doubts, [(part, true), (part, false)]);
+            assert_eq!(unreadable_parts, [(part, true), (part, false)]);
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
 
-use super::lapse::{self, Lapse};
+use super::list_failures::{self, ListFailures};
 use super::{Kind, Watcher};
 use crate::error::ApiError;
 use crate::retry::dice;
@@ -37,13 +37,13 @@ impl Watcher {
             self.denied = true;
             // Pools may come from the configuration: a process that may not see these perhaps needs
             // none.
-            let judged = match kind {
+            let validated = match kind {
                 Kind::Pools { .. } => Reason::warning,
                 _ => Reason::error,
             };
-            let reason = judged(Code::AccessDenied, text.clone());
+            let reason = validated(Code::AccessDenied, text.clone());
             let problem = self.access_problem(vec![reason]);
-            self.tell(problem).await.ok()?;
+            self.report(problem).await.ok()?;
         }
         if denied && kind.is_optional() {
             // The rest goes on without it.
@@ -78,7 +78,7 @@ impl Watcher {
             }
             let mut facts = Vec::new();
             self.known.forget_all(|fact| facts.push(fact));
-            self.tell(facts).await.ok()?;
+            self.report(facts).await.ok()?;
         }
         self.note_answered();
         Some(self.config.look_again)
@@ -90,7 +90,7 @@ impl Watcher {
             return Ok(());
         }
         let cleared = self.access_problem(Vec::new());
-        self.tell(cleared).await
+        self.report(cleared).await
     }
 
     pub(super) fn take_success(&mut self) {
@@ -98,13 +98,13 @@ impl Watcher {
             tracing::info!(kind = self.known.kind().resource(), "followed again");
         }
         self.missing_since = None;
-        self.lapse = Lapse::default();
+        self.list_failures = ListFailures::default();
         self.renewal.fares(true, Instant::now());
         self.health.recovered(&self.known.kind().to_string());
     }
 
     pub(super) fn note_answered(&mut self) {
-        self.lapse = Lapse::default();
+        self.list_failures = ListFailures::default();
         self.renewal.answer(Instant::now());
     }
 
@@ -115,10 +115,10 @@ impl Watcher {
         self.renewal.fares(false, now);
         let services = self.services.as_ref();
         let since = services.and_then(|it| self.renewal.alike(&it.borrow()));
-        let lasted = self.lapse.fail(begun, now, since);
+        let lasted = self.list_failures.fail(begun, now, since);
         let kind = self.known.kind();
         if lasted.is_some_and(|lasted| lasted >= self.config.stands_in_after)
-            && lapse::stands_in(kind, self.renewal.is_answered())
+            && list_failures::stands_in(kind, self.renewal.is_answered())
             && self.renewal.answer(now)
         {
             tracing::warn!(
@@ -131,8 +131,8 @@ impl Watcher {
     pub(super) fn access_problem(&self, reasons: Vec<Reason>) -> Vec<Fact> {
         let kind = self.known.kind();
         let part: Arc<str> = format!("access to {kind}").into();
-        let doubt = kind.doubt(&part, !reasons.is_empty());
+        let incomplete = kind.incomplete(&part, !reasons.is_empty());
         let problem = Fact::SourceProblems { part, reasons };
-        std::iter::once(problem).chain(doubt).collect()
+        std::iter::once(problem).chain(incomplete).collect()
     }
 }

@@ -207,10 +207,10 @@ async fn a_server_without_streamed_lists_is_listed_in_pages() {
         &connect(&cluster, "landfall/old").await,
         SourceConfig::default(),
     );
-    let mut told = watching.until_in(namespace, "synced").await;
-    told.sort();
+    let mut reported = watching.until_in(namespace, "synced").await;
+    reported.sort();
     assert_eq!(
-        told,
+        reported,
         [
             format!("+Namespace {namespace}"),
             format!("+Service {namespace}/web")

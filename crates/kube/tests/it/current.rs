@@ -62,9 +62,9 @@ async fn a_replica_that_comes_to_lead_first_hears_what_its_stalled_watches_kept_
             .unwrap();
         let audit = cluster.audit();
         role.send_replace(Role::Leading { term: 1 });
-        let told = watching.until_in(namespace, "current in term 1").await;
+        let reported = watching.until_in(namespace, "current in term 1").await;
         assert_eq!(
-            told,
+            reported,
             [
                 format!("+Service {namespace}/{}", name("unseen")),
                 format!("-Service {namespace}/{}", name("seen-0")),

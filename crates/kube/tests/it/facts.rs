@@ -134,10 +134,10 @@ async fn a_service_that_wants_no_load_balancer_is_not_told() {
         .apply(&(plain + &service(namespace, "web", "")))
         .await
         .unwrap();
-    let told = watching
+    let reported = watching
         .until_in(namespace, &format!("+Service {namespace}/web"))
         .await;
-    assert_eq!(told, [format!("+Service {namespace}/web")]);
+    assert_eq!(reported, [format!("+Service {namespace}/web")]);
     let to = |kind: &str| format!(r#"{{"spec": {{"type": "{kind}"}}}}"#);
     kubectl
         .run(&[
@@ -176,7 +176,7 @@ async fn a_list_in_pages_tells_the_same_as_a_streamed_one() {
         .collect();
     cluster.kubectl().apply(&many).await.unwrap();
     let audit = cluster.audit();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for streaming in [true, false] {
         let config = SourceConfig {
             streaming,
@@ -186,7 +186,7 @@ async fn a_list_in_pages_tells_the_same_as_a_streamed_one() {
         let mut watching = Watching::start(&connect(cluster, "landfall/pages").await, config);
         let mut facts = watching.until_in(namespace, "synced").await;
         facts.sort();
-        told.push(facts);
+        reported.push(facts);
         // And both go on from there.
         let name = format!("later-{streaming}");
         cluster
@@ -206,8 +206,8 @@ async fn a_list_in_pages_tells_the_same_as_a_streamed_one() {
             .until(&format!("-Service {namespace}/{name}"))
             .await;
     }
-    assert_eq!(told[0].len(), 8, "{told:?}");
-    assert_eq!(told[0], told[1]);
+    assert_eq!(reported[0].len(), 8, "{reported:?}");
+    assert_eq!(reported[0], reported[1]);
     let entries = audit.entries().unwrap();
     let pages = entries.iter().filter(|entry| {
         entry.user_agent == "landfall/pages" && entry.verb == "list" && entry.resource == "services"
@@ -243,7 +243,7 @@ async fn only_secrets_that_a_service_names_are_asked_for() {
         &connect(cluster, "landfall/secrets").await,
         // On a busy machine an answer may take longer than a Service waits for it.
         SourceConfig {
-            secret_patience: DEADLINE,
+            secret_timeout: DEADLINE,
             ..SourceConfig::default()
         },
     );
@@ -259,11 +259,11 @@ async fn only_secrets_that_a_service_names_are_asked_for() {
     assert!(!first.contains(&format!("+Secret {namespace}/two")));
 
     kubectl.apply(&naming("two, missing")).await.unwrap();
-    let told = watching
+    let reported = watching
         .until_in(namespace, &format!("+Service {namespace}/web"))
         .await;
     assert_eq!(
-        told,
+        reported,
         [
             format!("+Secret {namespace}/two"),
             format!("+Service {namespace}/web")
@@ -346,18 +346,18 @@ stringData: {{tls.crt: chain, tls.key: key}}
     let mut watching = Watching::start(&connection, config());
     watching.until(&format!("+Secret {namespace}/mine")).await;
     let mut watching = Watching::start(&connection, config());
-    let told = watching.until_in(namespace, "synced").await;
+    let reported = watching.until_in(namespace, "synced").await;
     assert!(
-        told.contains(&format!("+Secret {namespace}/mine")),
-        "{told:?}"
+        reported.contains(&format!("+Secret {namespace}/mine")),
+        "{reported:?}"
     );
     assert!(
-        told.contains(&format!("+Service {namespace}/web")),
-        "{told:?}"
+        reported.contains(&format!("+Service {namespace}/web")),
+        "{reported:?}"
     );
     assert!(
-        told.contains(&format!("bad access to Secret {namespace}/other")),
-        "{told:?}"
+        reported.contains(&format!("bad access to Secret {namespace}/other")),
+        "{reported:?}"
     );
     watching.connected(true).await;
 }
@@ -384,23 +384,26 @@ async fn an_object_that_cant_be_judged_is_told_of_and_its_last_version_stands() 
         kubectl.run(&arguments).await.unwrap();
     };
     patch("nonsense").await;
-    let told = loop {
+    let reported = loop {
         let fact = watching.next().await;
         if word(&fact) == format!("bad Node {name}") {
             break fact;
         }
         assert_ne!(word(&fact), format!("-Node {name}"));
     };
-    let Fact::SourceProblems { reasons, .. } = told else {
-        panic!("{told:?}")
+    let Fact::SourceProblems { reasons, .. } = reported else {
+        panic!("{reported:?}")
     };
     assert_eq!(
         reasons[0].field.as_deref(),
         Some("status.addresses[0].address")
     );
     patch("192.0.2.7").await;
-    let told = watching.until_in(name, &format!("fine Node {name}")).await;
-    assert_eq!(told, [format!("+Node {name}"), format!("fine Node {name}")]);
+    let reported = watching.until_in(name, &format!("fine Node {name}")).await;
+    assert_eq!(
+        reported,
+        [format!("+Node {name}"), format!("fine Node {name}")]
+    );
 }
 
 const POOLS: &str = "
@@ -524,14 +527,14 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: partial}]
         .await
         .unwrap();
     // Pools stay out of reach, and everything else goes on.
-    let told = watching.until("synced").await;
+    let reported = watching.until("synced").await;
     assert!(
-        told.contains(&"fine access to nodes".to_owned()),
-        "{told:?}"
+        reported.contains(&"fine access to nodes".to_owned()),
+        "{reported:?}"
     );
     assert!(
-        !told.contains(&"fine access to ipaddresspools.metallb.io".to_owned()),
-        "{told:?}"
+        !reported.contains(&"fine access to ipaddresspools.metallb.io".to_owned()),
+        "{reported:?}"
     );
     assert!(USER.ends_with(":landfall"));
 }

@@ -50,11 +50,11 @@ impl Fake {
         let rules = watch::Sender::new(rules.iter().cloned().collect());
         let asked = Arc::new(Mutex::new(Vec::new()));
         let mut serving = JoinSet::new();
-        let (told, heard) = (rules.subscribe(), asked.clone());
+        let (reported, received) = (rules.subscribe(), asked.clone());
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(answer(client, told.clone(), heard.clone()));
+                connections.spawn(answer(client, reported.clone(), received.clone()));
             }
         });
         Self {
@@ -118,8 +118,8 @@ async fn answer(
         Some(Lists::Waiting) => None,
         Some(lists) => Some(lists.clone()),
     };
-    let told = rules.wait_for(|rules| rule(rules).is_some()).await;
-    let lists = told.ok().and_then(|rules| rule(&rules));
+    let reported = rules.wait_for(|rules| rule(rules).is_some()).await;
+    let lists = reported.ok().and_then(|rules| rule(&rules));
     let added = |object: &String| format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n");
     let (status, body, goes_on) = match lists {
         None | Some(Lists::Waiting) => return,

@@ -119,7 +119,7 @@ async fn a_leader_that_is_cut_off_has_stopped_before_another_begins() {
         .await
         .expect("another leads in time")
         .unwrap();
-    relay.mend();
+    relay.repair();
     // It finds out that it has lost, and does not take the Lease back.
     let lease = kubectl
         .get(&["-n", "landfall-system", "lease", "cut"])
@@ -161,7 +161,7 @@ async fn a_leader_that_lost_its_lease_carries_until_the_next_one_says_that_it_se
     let second = Election::start(second, config("carry", &identity("second")), &tasks);
     relay.cut();
     leads(&second, true).await;
-    relay.mend();
+    relay.repair();
     assert_eq!(*first.role().borrow(), Role::Carrying);
     let at = ["-n", "landfall-system", "lease", "carry"];
     let lease = cluster.kubectl().get(&at).await.unwrap();
@@ -445,7 +445,7 @@ async fn killed_stopped_or_cut_off_never_do_two_write() {
             _ => {
                 leader.relay.cut();
                 leads(leader.election.as_ref().unwrap(), false).await;
-                leader.relay.mend();
+                leader.relay.repair();
                 // It stands for election again, behind the new one.
                 replicas.push(leader);
                 continue;

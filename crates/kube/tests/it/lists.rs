@@ -62,10 +62,10 @@ async fn a_kind_that_can_not_be_listed_keeps_no_new_leader_from_its_work() {
             watching.until("synced").await;
             fake.set(resource, Lists::Failing(status));
             role.send_replace(Role::Leading { term: 1 });
-            let told = watching.until("current in term 1").await;
+            let reported = watching.until("current in term 1").await;
             // What was known of it stands, and it is shown.
-            let gone = told.iter().find(|word| word.starts_with('-'));
-            assert_eq!(gone, None, "{resource}, {status}: {told:?}");
+            let gone = reported.iter().find(|word| word.starts_with('-'));
+            assert_eq!(gone, None, "{resource}, {status}: {reported:?}");
             watching.connected(false).await;
             fake.set(resource, lists(&[]));
             watching.connected(true).await;
@@ -109,8 +109,8 @@ async fn nothing_stands_in_for_the_services_that_the_leader_before_has_written()
     let before = fake.asked("nodes").len();
     asked(&fake, "nodes", before + 1).await;
     fake.set("services", lists(&[]));
-    let told = watching.until("current in term 1").await;
-    assert_eq!(told, ["+Node n1", "current in term 1"]);
+    let reported = watching.until("current in term 1").await;
+    assert_eq!(reported, ["+Node n1", "current in term 1"]);
 }
 
 #[tokio::test]
@@ -124,8 +124,8 @@ async fn a_list_that_breaks_off_again_and_again_is_asked_for_less_and_less_often
     let lasted = asked[4].duration_since(asked[0]);
     assert!(lasted >= Duration::from_millis(1500), "{lasted:?}");
     fake.set("nodes", lists(&[NODE]));
-    let told = watching.until("synced").await;
-    assert_eq!(told, ["+Node n1", "synced"]);
+    let reported = watching.until("synced").await;
+    assert_eq!(reported, ["+Node n1", "synced"]);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_new_leader_hears_of_a_service_together_with_its_certificate() {
     let fake = Fake::start(&[("secrets", Lists::Waiting)]).await;
     let (role, followed) = watch::channel(Role::Standby);
     let config = SourceConfig {
-        secret_patience: DEADLINE * 2,
+        secret_timeout: DEADLINE * 2,
         ..at_once()
     };
     let mut watching = watch_as(&fake, config, Some(followed)).await;
@@ -154,9 +154,9 @@ async fn a_new_leader_hears_of_a_service_together_with_its_certificate() {
     assert_eq!(watching.so_far(), [] as [&str; 0]);
     let tls = r#"{"metadata": {"name": "tls", "namespace": "shop", "resourceVersion": "1"}}"#;
     fake.set("secrets", lists(&[tls]));
-    let told = watching.until("current in term 1").await;
+    let reported = watching.until("current in term 1").await;
     assert_eq!(
-        told,
+        reported,
         ["+Secret shop/tls", "+Service shop/web", "current in term 1"]
     );
 }
@@ -172,10 +172,10 @@ async fn a_secret_that_can_not_be_listed_keeps_no_other_service_waiting() {
     ];
     let fake = Fake::start(&rules).await;
     let config = SourceConfig {
-        secret_patience: Duration::ZERO,
+        secret_timeout: Duration::ZERO,
         ..at_once()
     };
     let mut watching = watch_as(&fake, config, None).await;
-    let told = watching.until("synced").await;
-    assert_eq!(told, ["+Service shop/web", "synced"]);
+    let reported = watching.until("synced").await;
+    assert_eq!(reported, ["+Service shop/web", "synced"]);
 }

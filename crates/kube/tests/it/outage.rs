@@ -35,10 +35,10 @@ async fn an_outage_tells_nothing_and_nothing_is_told_twice_after_it() {
         .apply(&service(namespace, "new", ""))
         .await
         .unwrap();
-    let told = watching
+    let reported = watching
         .until_in(namespace, &format!("+Service {namespace}/new"))
         .await;
-    assert_eq!(told, [format!("+Service {namespace}/new")]);
+    assert_eq!(reported, [format!("+Service {namespace}/new")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,12 +88,12 @@ async fn what_changed_unseen_is_told_when_history_is_lost() {
         cluster.stop_api_server();
         cluster.start_api_server().await.unwrap();
         let audit = cluster.audit();
-        relay.mend();
-        let told = watching
+        relay.repair();
+        let reported = watching
             .until_in(namespace, &format!("-Service {namespace}/goes"))
             .await;
         assert_eq!(
-            told,
+            reported,
             [
                 format!("+Service {namespace}/other"),
                 format!("-Service {namespace}/goes")

@@ -170,7 +170,9 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::PoolGone(name) => format!("-Pool {name}"),
         Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),
         Fact::SourceProblems { part, .. } => format!("bad {part}"),
-        Fact::PoolsInDoubt { part, in_doubt } => format!("pools in doubt by {part}: {in_doubt}"),
+        Fact::PoolsIncomplete { part, incomplete } => {
+            format!("pools in doubt by {part}: {incomplete}")
+        }
         Fact::Synced => "synced".to_owned(),
         Fact::Current { term } => format!("current in term {term}"),
     }
@@ -246,7 +248,7 @@ impl Relay {
         self.stalls.send_modify(|stalls| *stalls += 1);
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn repair(&self) {
         self.open.send_replace(true);
     }
 }
@@ -260,12 +262,12 @@ async fn carry(
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
-    let (mut asks, mut hears) = client.into_split();
+    let (mut asks, mut receives) = client.into_split();
     let (mut answers, mut takes) = server.into_split();
     let asking = tokio::io::copy(&mut asks, &mut takes);
     let answering = async {
         tokio::select! {
-            ended = tokio::io::copy(&mut answers, &mut hears) => drop(ended),
+            ended = tokio::io::copy(&mut answers, &mut receives) => drop(ended),
             Ok(()) = stalled.changed() => std::future::pending().await,
         }
     };

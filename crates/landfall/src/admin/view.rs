@@ -1,7 +1,7 @@
 //! One picture of a running instance, drawn from the engine's book and the provider.
 
 use landfall_engine::EngineHandle;
-use landfall_engine::book::{Record, Snapshot};
+use landfall_engine::store::{Record, Snapshot};
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider;
 use landfall_model::reason::{Code, Reason};
@@ -15,7 +15,7 @@ const NAMED: usize = 10;
 
 /// Everything the instance knows, with traffic counted up to now.
 pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
-    handle.book.read(|pages| {
+    handle.store.read(|pages| {
         let waiting = waiting(pages, usize::MAX);
         InstanceView {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -46,12 +46,12 @@ pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
 /// One Service of them.
 pub fn one(handle: &EngineHandle<Backend>, key: &ServiceKey) -> Option<ServiceView> {
     let find = |pages: &Snapshot| Some(drawn(handle, pages, pages.records.get(key)?));
-    handle.book.read(find)
+    handle.store.read(find)
 }
 
 /// Whether each Service was handled once, and some of those that were not.
 pub fn readiness(handle: &EngineHandle<Backend>) -> Readiness {
-    let waiting = handle.book.read(|pages| waiting(pages, NAMED));
+    let waiting = handle.store.read(|pages| waiting(pages, NAMED));
     Readiness {
         ready: waiting.is_empty(),
         waiting,
@@ -210,13 +210,13 @@ mod tests {
         assert_eq!(waiting(&pages, NAMED), [] as [&str; 0]);
         let names = (0..10_000).map(|number| format!("web-{number:04}"));
         pages.records = names.map(|name| unhandled(&name)).collect();
-        let told = waiting(&pages, NAMED);
-        assert_eq!(told[0], "default/web-0000 has not been handled yet");
-        assert_eq!(told[NAMED..], ["9990 others have not been handled yet"]);
+        let reported = waiting(&pages, NAMED);
+        assert_eq!(reported[0], "default/web-0000 has not been handled yet");
+        assert_eq!(reported[NAMED..], ["9990 others have not been handled yet"]);
         for record in pages.records.values_mut().skip(1) {
             record.handled = true;
         }
-        assert_eq!(waiting(&pages, NAMED), told[..1]);
+        assert_eq!(waiting(&pages, NAMED), reported[..1]);
     }
 
     #[tokio::test]
@@ -248,9 +248,9 @@ mod tests {
             handled: true,
         };
         let view = service(Some(&provider), &record);
-        let told = explain::explain(&view);
-        assert!(told.contains("Listener 80/TCP"), "{told}");
-        assert!(told.contains("10.0.0.4:30080"), "{told}");
+        let reported = explain::explain(&view);
+        assert!(reported.contains("Listener 80/TCP"), "{reported}");
+        assert!(reported.contains("10.0.0.4:30080"), "{reported}");
         let listed = get::list(&[view], false);
         assert!(
             listed.contains("80/TCP") && listed.contains("1/1"),

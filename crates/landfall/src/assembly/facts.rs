@@ -25,7 +25,7 @@ pub(super) async fn start(
     source(read, lifetime);
     if follows_machine {
         // Before the first Service is sent, so that none has a member there.
-        let known = machine::tell(&facts).await;
+        let known = machine::report(&facts).await;
         let (facts, cancel) = (facts.downgrade(), cancel.clone());
         let following = machine::follow(facts, known);
         tasks.spawn(async move { cancel.run_until_cancelled(following).await });

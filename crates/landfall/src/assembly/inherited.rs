@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use landfall_engine::book::{Record, Snapshot, StateStore};
 use landfall_engine::claims;
+use landfall_engine::store::{Record, Snapshot, StateStore};
 use landfall_model::Uid;
 use landfall_model::listener::ListenerKey;
 use landfall_model::rows::ServiceRow;
@@ -18,18 +18,18 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Closes those listeners of before whose Service is not known once all are.
 pub(super) async fn close_what_is_gone(
-    book: &StateStore,
+    store: &StateStore,
     proxy: &Proxy,
     before: Vec<(ListenerId, Owner)>,
 ) {
-    let mut changes = book.changes();
-    while !book.read(Snapshot::serving) {
+    let mut changes = store.changes();
+    while !store.read(Snapshot::serving) {
         if changes.changed().await.is_err() {
             return;
         }
         tokio::time::sleep(LOOK).await;
     }
-    let known: BTreeSet<Uid> = book.read(|pages| {
+    let known: BTreeSet<Uid> = store.read(|pages| {
         let records = pages.records.values();
         records.map(|record| record.row.uid.clone()).collect()
     });
@@ -43,8 +43,8 @@ pub(super) async fn close_what_is_gone(
 
 /// Closes adopted sockets that no Service wants. Every Service must have been handled. Returns
 /// whether some are left, for listeners that could not be opened yet: clients wait there.
-pub(super) fn close_unwanted(book: &StateStore, proxy: &Proxy) -> bool {
-    let wanted = book.read(wanted);
+pub(super) fn close_unwanted(store: &StateStore, proxy: &Proxy) -> bool {
+    let wanted = store.read(wanted);
     let closed = proxy.drop_adopted(|id| wanted.contains(&id));
     if closed > 0 {
         tracing::info!(
@@ -56,9 +56,9 @@ pub(super) fn close_unwanted(book: &StateStore, proxy: &Proxy) -> bool {
 }
 
 /// Does so after every change, until none is left.
-pub(super) async fn follow_unwanted(book: &StateStore, proxy: &Proxy) {
-    let mut changes = book.changes();
-    while close_unwanted(book, proxy) {
+pub(super) async fn follow_unwanted(store: &StateStore, proxy: &Proxy) {
+    let mut changes = store.changes();
+    while close_unwanted(store, proxy) {
         // Each look reads the records of all Services.
         tokio::time::sleep(PAUSE).await;
         if changes.changed().await.is_err() {

@@ -26,7 +26,7 @@ const PART: u32 = 50;
 type Networks = Arc<[IpNet]>;
 
 /// Sends the addresses of the machine, and returns them.
-pub(super) async fn tell(facts: &mpsc::Sender<Fact>) -> Networks {
+pub(super) async fn report(facts: &mpsc::Sender<Fact>) -> Networks {
     let networks = look(routes::local).await.unwrap_or_default();
     // The engine has ended.
     let _ = facts.send(Fact::Machine(networks.clone())).await;
@@ -103,9 +103,9 @@ mod tests {
         let looks = Arc::new(Mutex::new(looks.into_iter()));
         let read = move || looks.lock().unwrap().next().unwrap_or(Ok(vec![other]));
         let known = look(move || Ok(vec![one])).await.unwrap();
-        let (facts, mut told) = mpsc::channel(8);
+        let (facts, mut reported) = mpsc::channel(8);
         let following = tokio::spawn(follow_as(facts.downgrade(), known, read));
-        let mut next = async || match told.recv().await {
+        let mut next = async || match reported.recv().await {
             Some(Fact::Machine(networks)) => {
                 let networks = networks.iter().map(ToString::to_string);
                 networks.collect::<Vec<_>>()
@@ -114,7 +114,7 @@ mod tests {
         };
         assert_eq!(next().await, ["10.0.0.7/32", "10.0.0.8/32"]);
         assert_eq!(next().await, ["10.0.0.8/32"]);
-        drop((facts, told));
+        drop((facts, reported));
         following.await.unwrap();
     }
 }

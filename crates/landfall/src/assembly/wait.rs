@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use landfall_engine::book::Snapshot;
+use landfall_engine::store::Snapshot;
 use landfall_model::view::InstanceView;
 
 use super::{Instance, LOOK};
@@ -17,7 +17,7 @@ impl Instance {
     /// It is not so in time.
     pub async fn wait_ready(&self, limit: Duration) -> anyhow::Result<InstanceView> {
         let wait = async {
-            while !self.handle.book.read(Snapshot::ready) {
+            while !self.handle.store.read(Snapshot::ready) {
                 tokio::time::sleep(LOOK).await;
             }
         };

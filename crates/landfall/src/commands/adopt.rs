@@ -113,7 +113,7 @@ async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey>
     let mut looking = JoinSet::new();
     for row in world.services() {
         let namespace = world.namespace(row.key.namespace());
-        let belongs = classes.judge(&row, namespace.map(AsRef::as_ref));
+        let belongs = classes.validate(&row, namespace.map(AsRef::as_ref));
         let Ownership::Ours(instance) = belongs else {
             continue;
         };

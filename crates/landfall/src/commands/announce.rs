@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub async fn announce(instance: &Instance) {
     let by = tokio::time::Instant::now() + START;
     let works = async {
-        while !instance.handle().book.read(|pages| pages.at_work) {
+        while !instance.handle().store.read(|pages| pages.at_work) {
             tokio::time::sleep(LOOK).await;
         }
     };

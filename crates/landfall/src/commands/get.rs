@@ -16,7 +16,7 @@ use crate::{config, table};
 /// Runs the command.
 pub async fn run(args: GetArgs) -> anyhow::Result<()> {
     let Kind::Services = args.kind;
-    let asked = Asked::of(&args).await?;
+    let asked = AnswerSource::of(&args).await?;
     let text = match args.output {
         None | Some(GetOutput::Wide) => {
             let mut view = asked.view().await?;
@@ -60,14 +60,14 @@ fn shortages(view: &InstanceView) -> impl Iterator<Item = &Reason> {
 }
 
 /// The source of the answer.
-enum Asked {
+enum AnswerSource {
     Instance(Box<Admin>),
     Cluster(ClusterArgs, Known),
 }
 
-// === impl Asked ===
+// === impl AnswerSource ===
 
-impl Asked {
+impl AnswerSource {
     async fn of(args: &GetArgs) -> anyhow::Result<Self> {
         if !args.cluster.is_meant() {
             return Ok(Self::Instance(Box::new(Admin::at(&args.instance))));
@@ -211,9 +211,9 @@ fn all_refused(service: &ServiceView) -> String {
 }
 
 fn worst_reason(service: &ServiceView) -> String {
-    let told = service.reasons.iter();
+    let reported = service.reasons.iter();
     // Of equally severe ones the first.
-    let worst = told
+    let worst = reported
         .filter(|reason| reason.severity > Severity::Info)
         .rev()
         .max_by_key(|reason| reason.severity);

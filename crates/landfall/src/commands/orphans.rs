@@ -38,7 +38,7 @@ struct Look {
     /// Objects that were read, orphans or not, by kind.
     #[serde(rename = "lookedAt", serialize_with = "by_kind")]
     read: Vec<(&'static str, usize)>,
-    orphans: Vec<Stray>,
+    orphans: Vec<InstanceOrphan>,
     #[serde(skip)]
     owners: Owners,
 }
@@ -46,7 +46,7 @@ struct Look {
 /// An orphan in the cloud of an instance.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Stray {
+struct InstanceOrphan {
     instance: String,
     #[serde(flatten)]
     orphan: Orphan,
@@ -107,7 +107,7 @@ pub async fn run(args: OrphansArgs) -> anyhow::Result<bool> {
             serde_json::to_string_pretty(&first)?
         )?;
     }
-    let is_left = |stray: &Stray| !matches!(&stray.outcome, Some(it) if !it.is_failure());
+    let is_left = |stray: &InstanceOrphan| !matches!(&stray.outcome, Some(it) if !it.is_failure());
     Ok(!first.orphans.iter().any(is_left))
 }
 
@@ -195,11 +195,12 @@ async fn look(instances: &Instances, source: &Source, args: &OrphansArgs) -> any
         found.retain(|it| !args.keep_floating_ips || it.kind != FLOATING_IP);
         // Two instances may share a project.
         found.retain(|it| seen.insert(it.id.clone()));
-        look.orphans.extend(found.into_iter().map(|orphan| Stray {
-            instance: instance.clone(),
-            orphan,
-            outcome: None,
-        }));
+        look.orphans
+            .extend(found.into_iter().map(|orphan| InstanceOrphan {
+                instance: instance.clone(),
+                orphan,
+                outcome: None,
+            }));
     }
     look.owners = owners;
     Ok(look)
@@ -281,8 +282,9 @@ async fn delete(
         stray.outcome = Some(outcome);
     }
     if output == TextOutput::Text {
-        let failed = |stray: &&Stray| stray.outcome.as_ref().is_some_and(Outcome::is_failure);
-        let deleted = |stray: &&Stray| matches!(stray.outcome, Some(Outcome::Deleted));
+        let failed =
+            |stray: &&InstanceOrphan| stray.outcome.as_ref().is_some_and(Outcome::is_failure);
+        let deleted = |stray: &&InstanceOrphan| matches!(stray.outcome, Some(Outcome::Deleted));
         let (deleted, failed) = (
             first.orphans.iter().filter(deleted).count(),
             first.orphans.iter().filter(failed).count(),
@@ -367,7 +369,7 @@ mod tests {
     #[test]
     fn nobody_is_asked_about_what_was_not_shown() {
         let look = Look {
-            orphans: vec![Stray {
+            orphans: vec![InstanceOrphan {
                 instance: "openstack".to_owned(),
                 orphan: Orphan {
                     kind: "load balancer",

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::assembly::{Instance, Options};
 use crate::cli::{ElectionArgs, LeaseArgs, ServeClusterArgs};
-use crate::last_known::{Carried, Memory};
+use crate::last_known::{CarriedInstance, LastKnownStore};
 use crate::signals::Stop;
 
 use super::announce::announce;
@@ -74,8 +74,8 @@ impl ServeCluster {
             .state
             .as_ref()
             .filter(|_| options.instances.serves_here());
-        let memory =
-            memory.map(|folder| Memory::new(folder, &connection, &options.instances, &lease));
+        let memory = memory
+            .map(|folder| LastKnownStore::new(folder, &connection, &options.instances, &lease));
         let last = match &memory {
             Some(memory) => memory.last().await,
             None => None,
@@ -165,10 +165,10 @@ impl ServeCluster {
         tasks: &TaskTracker,
     ) -> anyhow::Result<()> {
         if let Some(election) = &election {
-            instance.tell_serving(election.serving());
-            let book = instance.handle().book.clone();
-            let changes = book.changes();
-            let works = move || book.read(|pages| pages.at_work);
+            instance.report_serving(election.serving());
+            let store = instance.handle().store.clone();
+            let changes = store.changes();
+            let works = move || store.read(|pages| pages.at_work);
             let (role, able) = (election.role(), election.able());
             let times = self.election.lease.times()?;
             tasks.spawn(take_turns(times, works, changes, role, able));
@@ -223,24 +223,24 @@ impl Way {
         let connection = &self.connection;
         let instances = options.instances.clone();
         let prepare = || async {
-            judge_rights(connection, self.rights.clone()).await?;
+            validate_rights(connection, self.rights.clone()).await?;
             let mut instances = instances.clone();
             instances.learn_cluster(connection, &self.origin).await?;
             Ok(instances)
         };
         let prepared = if let Some(last) = last {
             let elects = ends.role.is_some();
-            let carried = Carried::start(&options, last, connection.server(), elects);
+            let carried = CarriedInstance::start(&options, last, connection.server(), elects);
             ends.carry(carried.await?, connection, prepare).await?
         } else {
             ends.begin(prepare).await?
         };
-        let Some((instances, ground)) = prepared else {
+        let Some((instances, start_state)) = prepared else {
             return Ok(None);
         };
         options.instances = instances;
         let mut on = On {
-            ground,
+            start_state,
             memory: ends.memory.clone(),
             role: ends.role.clone(),
         };
@@ -291,7 +291,10 @@ pub fn loop_ended() -> anyhow::Error {
 
 /// A missing right is one clear error at the start, not a failure of each Service. A server that
 /// can't be asked yet is no error: it is waited for.
-async fn judge_rights(connection: &Connection, rights: Vec<access::Right>) -> anyhow::Result<()> {
+async fn validate_rights(
+    connection: &Connection,
+    rights: Vec<access::Right>,
+) -> anyhow::Result<()> {
     match access::missing(connection, rights).await {
         Ok(missing) if missing.is_empty() => Ok(()),
         Ok(missing) => {
@@ -320,7 +323,7 @@ impl LeaseArgs {
             renew_deadline: self.renew_deadline.unwrap_or(usual.renew_deadline),
             retry: self.retry_period.unwrap_or(usual.retry),
         };
-        match times.judge() {
+        match times.validate() {
             Ok(()) => Ok(times),
             Err(why) => anyhow::bail!("invalid times of the election: {why}"),
         }

@@ -13,13 +13,13 @@ use landfall_files::{Manifests, OpenError, StateError};
 use landfall_web::token::TokenFile;
 use tokio::sync::Notify;
 
-use crate::assembly::{Ground, Instance, Options};
+use crate::assembly::{Instance, Options, StartState};
 use crate::cli::UpArgs;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 use crate::systemd;
-use crate::takeover::{Door, Estate, Handing, Outcome, Taking};
+use crate::takeover::{Handover, HandoverListener, IncomingHandover, Outcome, OutgoingHandover};
 
 use super::announce::announce;
 use super::serve_cluster::{self, ServeCluster};
@@ -79,23 +79,28 @@ impl Serving {
             recursive: args.recursive,
             state: Some(state.clone()),
         };
-        let mut ground = Ground::default();
+        let mut start_state = StartState::default();
         let mut taking = None;
         if args.take_over {
             // What can be wrong is found before the running process stops anything.
-            options.judge()?;
+            options.validate()?;
             for path in files.paths.iter().filter(|path| path.as_os_str() != STDIN) {
                 std::fs::metadata(path).with_context(|| path.display().to_string())?;
             }
-            if let Some((asked, estate)) = Taking::ask(&state).await? {
-                ground.estate = estate;
+            if let Some((asked, handover)) = IncomingHandover::ask(&state).await? {
+                start_state.handover = handover;
                 taking = Some(asked);
             } else {
                 tracing::info!("no process to take over from");
             }
         }
         let reload = stop.reload();
-        let starting = Box::pin(on_files(ground, options.clone(), files.clone(), reload));
+        let starting = Box::pin(on_files(
+            start_state,
+            options.clone(),
+            files.clone(),
+            reload,
+        ));
         let instance = unless_revoked(taking.as_mut(), starting).await?;
         let instance = instance.map_err(hint)?;
         if let Some(mut taking) = taking {
@@ -138,11 +143,11 @@ impl Serving {
                 instance.stop(self.grace).await;
                 return Ok(());
             };
-            let ground = instance.let_go().await;
+            let start_state = instance.let_go().await;
             let handed = async {
                 tokio::select! {
-                    outcome = hand(&mut handing, &ground) => outcome,
-                    never = ground.answer(QUIET) => match never {},
+                    outcome = hand(&mut handing, &start_state) => outcome,
+                    never = start_state.answer(QUIET) => match never {},
                 }
             };
             let outcome = Box::pin(self.stop.unless_asked(handed)).await;
@@ -150,7 +155,7 @@ impl Serving {
                 // When it is stopped, the sockets are left to the new process, too.
                 None | Some(Outcome::Served) => {
                     handing.done().await;
-                    if let Some(proxy) = &ground.proxy {
+                    if let Some(proxy) = &start_state.proxy {
                         tracing::info!("another process serves; open connections have time to end");
                         proxy.retire(self.grace).await;
                     }
@@ -163,12 +168,12 @@ impl Serving {
             drop(handing);
             let resumed = async {
                 tokio::select! {
-                    instance = self.resumed(&ground) => instance,
-                    never = ground.answer(Duration::ZERO) => match never {},
+                    instance = self.resumed(&start_state) => instance,
+                    never = start_state.answer(Duration::ZERO) => match never {},
                 }
             };
             let Some(resumed) = Box::pin(self.stop.unless_asked(resumed)).await else {
-                if let Some(proxy) = &ground.proxy {
+                if let Some(proxy) = &start_state.proxy {
                     proxy.shutdown(self.grace).await;
                 }
                 return Ok(());
@@ -179,7 +184,7 @@ impl Serving {
     }
 
     /// Waits for another process that asks to take over, and starts one when a signal asks for it.
-    async fn succeeded(&self) -> Handing {
+    async fn succeeded(&self) -> OutgoingHandover {
         tokio::select! {
             handing = self.asked() => handing,
             never = self.start_successors() => match never {},
@@ -207,7 +212,7 @@ impl Serving {
 
     /// Waits for another process that asks to take over. What came from standard input could not be
     /// read again if that fails, so that it is not offered then.
-    async fn asked(&self) -> Handing {
+    async fn asked(&self) -> OutgoingHandover {
         let reads_stdin = self
             .files
             .paths
@@ -218,11 +223,11 @@ impl Serving {
         }
         let mut failed = false;
         loop {
-            match Door::open(&self.state) {
-                Ok(door) => tokio::select! {
-                    handing = door.knock() => return handing,
+            match HandoverListener::open(&self.state) {
+                Ok(handover_listener) => tokio::select! {
+                    handing = handover_listener.knock() => return handing,
                     // With the directory, which is made again soon.
-                    () = Door::removed(&self.state) => failed = false,
+                    () = HandoverListener::removed(&self.state) => failed = false,
                 },
                 Err(error) => {
                     if !std::mem::replace(&mut failed, true) {
@@ -235,11 +240,11 @@ impl Serving {
     }
 
     /// Starts the control plane again. The other process may take a moment to give the state back.
-    async fn resumed(&self, ground: &Ground) -> Instance {
+    async fn resumed(&self, start_state: &StartState) -> Instance {
         loop {
             let started = async {
                 let (options, files) = (self.options.clone(), self.files.clone());
-                on_files(ground.again()?, options, files, self.stop.reload()).await
+                on_files(start_state.again()?, options, files, self.stop.reload()).await
             };
             match started.await {
                 Ok(instance) => {
@@ -259,7 +264,7 @@ impl Serving {
 
 /// Does something unless the process that is to be succeeded goes on before it is done.
 async fn unless_revoked<T>(
-    taking: Option<&mut Taking>,
+    taking: Option<&mut IncomingHandover>,
     work: impl Future<Output = T>,
 ) -> anyhow::Result<T> {
     let Some(taking) = taking else {
@@ -287,20 +292,20 @@ fn successor() -> anyhow::Result<tokio::process::Child> {
 }
 
 /// Hands everything over to the process that asked.
-async fn hand(handing: &mut Handing, ground: &Ground) -> Outcome {
-    let estate = async {
-        let again = ground.again()?;
-        let sockets = match &ground.proxy {
+async fn hand(handing: &mut OutgoingHandover, start_state: &StartState) -> Outcome {
+    let handover = async {
+        let again = start_state.again()?;
+        let sockets = match &start_state.proxy {
             Some(proxy) => proxy.sockets().await?,
             None => landfall_proxy::Sockets::new(),
         };
-        std::io::Result::Ok(Estate {
+        std::io::Result::Ok(Handover {
             sockets,
-            ..again.estate
+            ..again.handover
         })
     };
-    match estate.await {
-        Ok(estate) => handing.hand(&estate).await,
+    match handover.await {
+        Ok(handover) => handing.hand(&handover).await,
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }
@@ -335,7 +340,7 @@ async fn beside_cluster(args: UpArgs, stop: Stop) -> anyhow::Result<()> {
 
 /// Starts an instance whose facts are manifests.
 pub async fn on_files(
-    mut ground: Ground,
+    mut start_state: StartState,
     options: Options,
     files: landfall_files::Options,
     reload: Arc<Notify>,
@@ -347,11 +352,11 @@ pub async fn on_files(
     };
     let ((manifests, store), secret) = tokio::task::spawn_blocking(open).await??;
     if let Some(secret) = secret {
-        ground.hash_secret = secret;
+        start_state.hash_secret = secret;
     }
     let manifests = manifests.look_when(reload);
     Instance::start_on(
-        ground,
+        start_state,
         options,
         Lifetime::default(),
         Arc::new(store),

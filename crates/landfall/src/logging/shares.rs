@@ -78,7 +78,7 @@ impl Shares {
     /// Returns what was left out since the last time, by namespace.
     pub fn left_out(&mut self) -> Vec<LeftOut> {
         let namespaces = std::mem::take(&mut self.left_out).into_values();
-        let told = namespaces.filter_map(|services| {
+        let reported = namespaces.filter_map(|services| {
             let (others, lines) = (services.len() - 1, services.values().sum());
             let most = services.into_iter().max_by_key(|(_, lines)| *lines);
             most.map(|(service, _)| LeftOut {
@@ -87,7 +87,7 @@ impl Shares {
                 lines,
             })
         });
-        told.collect()
+        reported.collect()
     }
 }
 
@@ -159,12 +159,15 @@ mod tests {
         taken(&mut shares, "default/api", 203, START);
         taken(&mut shares, "other/web", 201, START);
         taken(&mut shares, "silent/web", 200, START);
-        let told = |service: &str, others, lines| LeftOut {
+        let reported = |service: &str, others, lines| LeftOut {
             service: service.to_owned(),
             others,
             lines,
         };
-        let expected = [told("default/web", 1, 1003), told("other/web", 0, 1)];
+        let expected = [
+            reported("default/web", 1, 1003),
+            reported("other/web", 0, 1),
+        ];
         assert_eq!(shares.left_out(), expected);
         assert_eq!(shares.left_out(), []);
     }

@@ -147,20 +147,20 @@ impl Scene {
 }
 
 async fn client(target: SocketAddr, stop: Arc<AtomicBool>) -> Told {
-    let mut told = Told::default();
+    let mut reported = Told::default();
     let mut answered = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         match ask(target).await {
             Ok(_) => {
-                told.good += 1;
-                told.gap = told.gap.max(answered.elapsed());
+                reported.good += 1;
+                reported.gap = reported.gap.max(answered.elapsed());
                 answered = Instant::now();
             }
-            Err(error) => told.failed.push(error.to_string()),
+            Err(error) => reported.failed.push(error.to_string()),
         }
         tokio::time::sleep(BREATH).await;
     }
-    told
+    reported
 }
 
 // === impl Load ===
@@ -170,24 +170,24 @@ impl Load {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Told::default();
         for client in self.clients {
-            let told = client.await.unwrap();
-            all.good += told.good;
-            all.failed.extend(told.failed);
-            all.gap = all.gap.max(told.gap);
+            let reported = client.await.unwrap();
+            all.good += reported.good;
+            all.failed.extend(reported.failed);
+            all.gap = all.gap.max(reported.gap);
         }
         all
     }
 
     /// Ends it; every request was answered.
     async fn unharmed(self, what: &str) {
-        let told = self.end().await;
+        let reported = self.end().await;
         eprintln!(
             "{what}: {} requests, {} failed",
-            told.good,
-            told.failed.len()
+            reported.good,
+            reported.failed.len()
         );
-        assert_eq!(told.failed, Vec::<String>::new(), "{what}");
-        assert!(told.good > 0);
+        assert_eq!(reported.failed, Vec::<String>::new(), "{what}");
+        assert!(reported.good > 0);
     }
 }
 
@@ -274,12 +274,12 @@ async fn a_lease_that_is_deleted_and_leaders_that_are_replaced_cost_no_request()
     let (place, _) = scene.serves().await;
     scene.replicas.remove(place).kill().await;
     scene.serves().await;
-    let told = load.end().await;
+    let reported = load.end().await;
     eprintln!(
         "a killed leader: {} requests, {} failed, {:?} without an answer",
-        told.good,
-        told.failed.len(),
-        told.gap
+        reported.good,
+        reported.failed.len(),
+        reported.gap
     );
     scene.nothing_moved().await;
     for target in &scene.targets {

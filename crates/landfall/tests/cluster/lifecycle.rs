@@ -69,8 +69,12 @@ async fn as_root_a_service_lives_its_whole_life_by_kubectl_alone() {
         ("Addressed", "Assigned"),
         ("Programmed", "Ready"),
     ] {
-        let told = condition(&service, kind);
-        assert_eq!(told, Some(("True".to_owned(), reason.to_owned())), "{kind}");
+        let reported = condition(&service, kind);
+        assert_eq!(
+            reported,
+            Some(("True".to_owned(), reason.to_owned())),
+            "{kind}"
+        );
     }
     answered_by(at(&held, 8080), &["one"]).await;
     bed.event("web", "EnsuredLoadBalancer").await;
@@ -142,18 +146,18 @@ async fn as_root_a_service_lives_its_whole_life_by_kubectl_alone() {
         .await;
     refused(at(&held, 8081)).await;
     replica.stop().await;
-    let mut told: Vec<(String, String)> = bed
+    let mut reported: Vec<(String, String)> = bed
         .events("web")
         .await
         .into_iter()
         .map(|(reason, kind, _)| (reason, kind))
         .collect();
     // What is said again becomes a count, but for its time: each saying stands once.
-    told.sort();
-    told.dedup();
+    reported.sort();
+    reported.dedup();
     let normal = |reason: &str| (reason.to_owned(), "Normal".to_owned());
     assert_eq!(
-        told,
+        reported,
         [
             normal("DeletedLoadBalancer"),
             normal("EnsuredLoadBalancer"),

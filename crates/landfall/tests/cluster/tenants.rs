@@ -36,16 +36,16 @@ fn at(address: &str, port: u16) -> SocketAddr {
 }
 
 /// What is told in the attacker's namespace.
-async fn told(bed: &Bed) -> String {
-    let mut told = String::new();
+async fn reported(bed: &Bed) -> String {
+    let mut reported = String::new();
     for kind in ["services", "events.events.k8s.io"] {
         let list = bed.run(&["get", kind, "-o", "json"]).await;
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
         for item in list["items"].as_array().unwrap() {
-            let _ = writeln!(told, "{} {}", item["status"], item["note"]);
+            let _ = writeln!(reported, "{} {}", item["status"], item["note"]);
         }
     }
-    told
+    reported
 }
 
 #[tokio::test]
@@ -212,9 +212,12 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
         }
         assert_eq!(http(admin, "/healthz").await.unwrap().0, 200, "{what}");
         // Secrecy.
-        let told = told(&bed).await;
+        let reported = reported(&bed).await;
         for secret in SECRETS {
-            assert!(!told.contains(secret), "{what} tells {secret}: {told}");
+            assert!(
+                !reported.contains(secret),
+                "{what} tells {secret}: {reported}"
+            );
         }
         let all = [
             "delete",
@@ -345,7 +348,7 @@ async fn reached(bed: &Bed, admin: SocketAddr, what: &str, before: f64) {
     loop {
         let is_reached = match limit(what) {
             None => true,
-            Some(Limit::Told(reason)) => told(bed).await.contains(reason),
+            Some(Limit::Told(reason)) => reported(bed).await.contains(reason),
             Some(Limit::Counted(_)) => counted(admin, what).await > before,
         };
         if is_reached {

@@ -59,9 +59,9 @@ impl Guard {
                 connections.spawn(async move {
                     // Whoever hangs up has had his answer.
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        let judge = service_fn(move |request| judge(request, count.clone()));
+                        let validate = service_fn(move |request| validate(request, count.clone()));
                         let _ended = hyper::server::conn::http1::Builder::new()
-                            .serve_connection(TokioIo::new(stream), judge)
+                            .serve_connection(TokioIo::new(stream), validate)
                             .await;
                     }
                 });
@@ -98,7 +98,7 @@ impl Guard {
     }
 }
 
-async fn judge(
+async fn validate(
     request: Request<Incoming>,
     asked: Arc<AtomicU32>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {

@@ -15,7 +15,7 @@ async fn what_the_reference_made_is_shown_as_taken_over_without_a_write() {
     scene.write("web", &svc("web").tcp(80));
     let ended = scene.run("adopt", &[]).await;
     assert!(ended.stderr.contains("two controllers"), "{}", ended.stderr);
-    let told = ended.good();
+    let reported = ended.good();
     for line in [
         format!(
             "  takes over load balancer kube_service_c1_default_web ({})\n",
@@ -28,10 +28,10 @@ async fn what_the_reference_made_is_shown_as_taken_over_without_a_write() {
         ),
         "  writes nothing to the cloud\n".to_owned(),
     ] {
-        assert!(told.contains(&line), "{line}{told}");
+        assert!(reported.contains(&line), "{line}{reported}");
     }
     let summary = "1 Service, 1 taken over with no write, 0 steps for 0 others\n";
-    assert!(told.ends_with(summary), "{told}");
+    assert!(reported.ends_with(summary), "{reported}");
     assert!(scene.sim.writes().is_empty());
 }
 
@@ -42,15 +42,18 @@ async fn what_differs_is_a_step_and_what_can_not_be_had_is_told() {
     let key = "loadbalancer.openstack.org/timeout-client-data";
     let web = svc("web").tcp(80).annotation(key, "60000");
     scene.write("web", &web);
-    let told = scene.run("adopt", &[]).await.good();
-    assert!(told.contains("takes over load balancer"), "{told}");
-    assert!(told.contains("60000") || told.contains("timeout"), "{told}");
+    let reported = scene.run("adopt", &[]).await.good();
+    assert!(reported.contains("takes over load balancer"), "{reported}");
+    assert!(
+        reported.contains("60000") || reported.contains("timeout"),
+        "{reported}"
+    );
     let summary = "1 Service, 0 taken over with no write, 1 step for 1 other\n";
-    assert!(told.ends_with(summary), "{told}");
+    assert!(reported.ends_with(summary), "{reported}");
 
-    let told = scene.run("adopt", &["-o", "json"]).await.good();
-    let told: Value = serde_json::from_str(&told).unwrap();
-    let service = &told["services"][0];
+    let reported = scene.run("adopt", &["-o", "json"]).await.good();
+    let reported: Value = serde_json::from_str(&reported).unwrap();
+    let service = &reported["services"][0];
     assert_eq!(service["service"], "default/web");
     assert_eq!(service["instance"], "openstack");
     assert_eq!(service["adopted"][0]["kind"], "load balancer");
@@ -63,11 +66,14 @@ async fn what_differs_is_a_step_and_what_can_not_be_had_is_told() {
     scene.write("bad", &svc("bad").tcp(80).annotation(named, "no-such-id"));
     let ended = scene.run("adopt", &[]).await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
-    let told = ended.stdout;
-    assert!(told.contains("create load balancer"), "{told}");
-    assert!(told.contains("no load balancer of this id"), "{told}");
-    assert!(told.contains("3 Services, 0 taken over"), "{told}");
-    assert!(told.contains("; 1 is undetermined"), "{told}");
+    let reported = ended.stdout;
+    assert!(reported.contains("create load balancer"), "{reported}");
+    assert!(
+        reported.contains("no load balancer of this id"),
+        "{reported}"
+    );
+    assert!(reported.contains("3 Services, 0 taken over"), "{reported}");
+    assert!(reported.contains("; 1 is undetermined"), "{reported}");
     assert!(scene.sim.writes().is_empty());
 }
 
@@ -79,12 +85,12 @@ async fn a_load_balancer_that_is_busy_is_not_said_to_be_as_wanted() {
         .sim
         .set_status(text(&balancer["id"]), "PENDING_UPDATE");
     scene.write("web", &svc("web").tcp(80));
-    let told = scene.run("adopt", &[]).await.good();
+    let reported = scene.run("adopt", &[]).await.good();
     assert!(
-        told.contains("1 Service, 0 taken over with no write"),
-        "{told}"
+        reported.contains("1 Service, 0 taken over with no write"),
+        "{reported}"
     );
-    assert!(told.contains("one change at a time"), "{told}");
+    assert!(reported.contains("one change at a time"), "{reported}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -129,11 +129,11 @@ async fn members_that_flap_on_many_ports_fill_no_log() {
     let most = 200 + usize::try_from(began.elapsed().as_secs()).unwrap() + 60;
     assert!((1..most).contains(&turns), "{turns}");
     assert_eq!(of("default/calm", "listener opened"), 1);
-    let told = |it: &Value| {
+    let reported = |it: &Value| {
         let message = it["message"].as_str().unwrap_or_default();
         message.ends_with(" lines of default/loud left out within 60 s")
     };
-    assert!(log.iter().any(told), "it is told of");
+    assert!(log.iter().any(reported), "it is told of");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -46,8 +46,8 @@ async fn broken_yaml_spoils_its_own_document_and_nothing_else() {
 
     scene.lab.write("web.yaml", &good);
     assert_eq!(scene.healed().await, target);
-    let mended = |view: &InstanceView| view.problems.is_empty().then_some(());
-    scene.lab.wait("nothing is wrong any more", mended).await;
+    let repaired = |view: &InstanceView| view.problems.is_empty().then_some(());
+    scene.lab.wait("nothing is wrong any more", repaired).await;
     scene.lab.gone("default/second").await;
 }
 
@@ -103,13 +103,13 @@ async fn a_service_that_stands_in_two_files_says_so_itself() {
     scene.lab.write("web.yaml", &scene.web().yaml());
     let target = scene.healed().await;
     scene.lab.write("zweb.yaml", &scene.web().yaml());
-    let told = |service: &ServiceView| {
+    let reported = |service: &ServiceView| {
         let mut reasons = service.reasons.iter();
         reasons.any(|reason| reason.code == Code::DuplicateObject)
     };
     let web = scene
         .lab
-        .until("default/web", "tells of its double", told)
+        .until("default/web", "tells of its double", reported)
         .await;
     assert_eq!(at(&web, 8080), target);
     for arguments in [

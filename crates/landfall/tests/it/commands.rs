@@ -84,8 +84,8 @@ impl Showcase {
             ("6-elsewhere", "default/elsewhere", elsewhere.yaml()),
         ] {
             lab.write(&format!("{name}.yaml"), &text);
-            let judged = |service: &ServiceView| !service.status.conditions.is_empty();
-            lab.until(key, "was judged", judged).await;
+            let validated = |service: &ServiceView| !service.status.conditions.is_empty();
+            lab.until(key, "was judged", validated).await;
         }
         for key in ["default/api", "default/dns"] {
             lab.ready(key).await;

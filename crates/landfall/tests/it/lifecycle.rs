@@ -50,8 +50,8 @@ async fn nobody_at_the_admin_address_is_said_with_what_to_try() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_else_at_the_admin_address_is_not_taken_for_an_instance() {
     let lab = Lab::new();
-    let stranger = Backend::http("stranger", lab.ranges.backend(1, 3001)).await;
-    let address = stranger.address.to_string();
+    let other_owner = Backend::http("stranger", lab.ranges.backend(1, 3001)).await;
+    let address = other_owner.address.to_string();
     let ended = lab
         .landfall(&["get", "services", "--admin", &address], &[])
         .await;
@@ -327,9 +327,9 @@ async fn log_lines_are_json_with_fixed_fields() {
     );
     lab.write("later.yaml", &svc("later").tcp(8080).yaml());
     lab.start().await;
-    let judged = |service: &ServiceView| !service.status.conditions.is_empty();
-    lab.until("default/web", "was judged", judged).await;
-    lab.until("default/later", "was judged", judged).await;
+    let validated = |service: &ServiceView| !service.status.conditions.is_empty();
+    lab.until("default/web", "was judged", validated).await;
+    lab.until("default/later", "was judged", validated).await;
     let state = lab.state().join("lock");
     assert!(Path::new(&state).exists());
     let ended = lab.stop().await;

@@ -78,12 +78,12 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
 
     let after = scene.plan(&[]).await;
     assert!(after.contains("0 steps for 1 Service"), "{after}");
-    let told = scene
+    let reported = scene
         .lab
         .landfall(&["explain", "default/web"], &[])
         .await
         .good();
-    assert!(told.contains(&held[0].to_string()), "{told}");
+    assert!(reported.contains(&held[0].to_string()), "{reported}");
     // No thread of the data plane runs for it.
     let metrics = scene.lab.text("/metrics").await;
     assert!(metrics.contains("landfall_ready 1"), "{metrics}");
@@ -225,20 +225,23 @@ async fn check_reads_the_cloud_configuration_and_asks_the_cloud_when_told_to() {
     scene.cloud_conf("usrname = x", "");
     let text = fs::read_to_string(scene.lab.path("cloud.conf")).unwrap();
     let place = format!("cloud.conf:{}: ", line_of(&text, "usrname"));
-    let told = scene
+    let reported = scene
         .lab
         .landfall(&["check", "--cloud-config", "cloud.conf"], &[])
         .await;
-    let told = told.good();
-    assert!(told.contains(&place) && told.contains("username"), "{told}");
-    assert!(told.contains("0 errors, 1 warning\n"), "{told}");
+    let reported = reported.good();
+    assert!(
+        reported.contains(&place) && reported.contains("username"),
+        "{reported}"
+    );
+    assert!(reported.contains("0 errors, 1 warning\n"), "{reported}");
     assert_eq!(scene.sim.calls().len(), 0, "nobody was asked");
 
     let connect = ["check", "--connect", "--cloud-config", "cloud.conf"];
-    let told = scene.lab.landfall(&connect, &[]).await.good();
+    let reported = scene.lab.landfall(&connect, &[]).await.good();
     let project = scene.sim.project();
     for word in ["Octavia API 2.27", "amphora, octavia, ovn", &project] {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(reported.contains(word), "{word}: {reported}");
     }
 
     scene.cloud_conf("password = wrong-word", "");

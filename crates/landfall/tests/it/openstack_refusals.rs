@@ -75,7 +75,7 @@ fn wrong(key: &str) -> &'static str {
 
 /// Whether something is said about the annotation: by its name, or in the cloud's words by the
 /// value.
-fn is_told(service: &ServiceView, key: &str) -> bool {
+fn is_reported(service: &ServiceView, key: &str) -> bool {
     let field = format!("metadata.annotations[{key}]");
     let (value, name) = (wrong(key), key.rsplit('/').next().unwrap());
     let mut reasons = service.reasons.iter();
@@ -105,7 +105,7 @@ async fn every_annotation_with_a_wrong_value_is_told_and_leaves_what_works_alone
         let what = format!("tells of {key}");
         let now = scene
             .lab
-            .until("default/web", &what, |it| is_told(it, &key))
+            .until("default/web", &what, |it| is_reported(it, &key))
             .await;
         assert_eq!(now.status.ingress, before.status.ingress, "{key}");
     }
@@ -139,8 +139,8 @@ async fn what_is_decided_when_it_is_made_is_told_then_and_leaves_what_works_alon
     for (number, key) in keys.iter().enumerate() {
         let service = format!("default/new{number}");
         let what = format!("tells of {key}");
-        let told = scene.lab.until(&service, &what, |it| is_told(it, key));
-        assert!(!is_ready(&told.await), "{key}");
+        let reported = scene.lab.until(&service, &what, |it| is_reported(it, key));
+        assert!(!is_ready(&reported.await), "{key}");
     }
     for number in 0..keys.len() {
         scene.lab.remove(&format!("new{number}.yaml"));

@@ -89,8 +89,8 @@ impl Leak {
 
     async fn listed(&self) -> BTreeSet<String> {
         let ended = self.scene.run("orphans", &["-o", "json"]).await;
-        let told: Value = serde_json::from_str(&ended.stdout).unwrap();
-        let orphans = told["orphans"].as_array().unwrap();
+        let reported: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let orphans = reported["orphans"].as_array().unwrap();
         let expected = i32::from(!orphans.is_empty());
         assert_eq!(ended.code(), Some(expected), "{}", ended.stderr);
         orphans
@@ -105,15 +105,18 @@ async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
     let Leak { scene, leaked } = Leak::set().await;
     let ended = scene.run("orphans", &[]).await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
-    let told = ended.stdout;
+    let reported = ended.stdout;
     for id in &leaked {
-        assert!(told.contains(id), "{id}\n{told}");
+        assert!(reported.contains(id), "{id}\n{reported}");
     }
-    assert!(told.starts_with("KIND"), "{told}");
-    assert_eq!(told.matches("of default/gone").count(), 3, "{told}");
+    assert!(reported.starts_with("KIND"), "{reported}");
+    assert_eq!(reported.matches("of default/gone").count(), 3, "{reported}");
     let summary = "4 orphans among 5 load balancers, 6 floating IPs and ";
-    assert!(told.contains(summary), "{told}");
-    assert!(told.ends_with("security groups; 1 Service\n"), "{told}");
+    assert!(reported.contains(summary), "{reported}");
+    assert!(
+        reported.ends_with("security groups; 1 Service\n"),
+        "{reported}"
+    );
     assert!(scene.sim.writes().is_empty());
 }
 
@@ -122,9 +125,12 @@ async fn who_says_yes_deletes_exactly_these() {
     let leak = Leak::set().await;
     let Leak { scene, leaked } = &leak;
     let before = scene.sim.snapshot_foreign();
-    let told = scene.run("orphans", &["--delete", "--yes"]).await.good();
-    assert_eq!(told.matches("\ndeleted ").count(), 4, "{told}");
-    assert!(told.ends_with("4 deleted, 0 could not be\n"), "{told}");
+    let reported = scene.run("orphans", &["--delete", "--yes"]).await.good();
+    assert_eq!(reported.matches("\ndeleted ").count(), 4, "{reported}");
+    assert!(
+        reported.ends_with("4 deleted, 0 could not be\n"),
+        "{reported}"
+    );
     assert_eq!(scene.sim.snapshot_foreign(), before);
     let writes = scene.sim.writes();
     assert_eq!(writes.len(), 4, "{writes:?}");
@@ -133,8 +139,8 @@ async fn who_says_yes_deletes_exactly_these() {
     }
     assert_eq!(leak.listed().await, BTreeSet::new());
     // Nothing to do is nothing done.
-    let told = scene.run("orphans", &["--delete", "--yes"]).await.good();
-    assert!(told.starts_with("0 orphans among "), "{told}");
+    let reported = scene.run("orphans", &["--delete", "--yes"]).await.good();
+    assert!(reported.starts_with("0 orphans among "), "{reported}");
     assert_eq!(scene.sim.writes().len(), 4);
 }
 
@@ -142,8 +148,11 @@ async fn who_says_yes_deletes_exactly_these() {
 async fn floating_ips_stay_where_that_is_asked_for() {
     let leak = Leak::set().await;
     let options = ["--delete", "--yes", "--keep-floating-ips"];
-    let told = leak.scene.run("orphans", &options).await.good();
-    assert!(told.ends_with("2 deleted, 0 could not be\n"), "{told}");
+    let reported = leak.scene.run("orphans", &options).await.good();
+    assert!(
+        reported.ends_with("2 deleted, 0 could not be\n"),
+        "{reported}"
+    );
     // Both are without a load balancer now, and are told.
     let [one, _, other, _] = &leak.leaked;
     let left = BTreeSet::from([one.clone(), other.clone()]);
@@ -207,10 +216,13 @@ async fn at_a_terminal_yes_deletes_what_was_shown() {
     let ended = asked(scene, "y\n").await;
     assert_eq!(ended.code(), Some(0), "{}", ended.stderr);
     assert_eq!(ended.stderr, "Delete these 4 objects? [y/N] ");
-    let told = &ended.stdout;
-    assert!(told.ends_with("4 deleted, 0 could not be\n"), "{told}");
+    let reported = &ended.stdout;
+    assert!(
+        reported.ends_with("4 deleted, 0 could not be\n"),
+        "{reported}"
+    );
     for id in leaked {
-        assert!(told.contains(id), "{id}\n{told}");
+        assert!(reported.contains(id), "{id}\n{reported}");
     }
     assert_eq!(scene.sim.writes().len(), 4);
     assert_eq!(scene.sim.snapshot_foreign(), before);
@@ -228,10 +240,16 @@ async fn one_that_can_not_be_deleted_keeps_no_other_from_it() {
     });
     let ended = scene.run("orphans", &["--delete", "--yes"]).await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
-    let told = ended.stdout;
-    assert!(told.contains("not deleted: load balancer"), "{told}");
-    assert!(told.contains("Policy does not allow"), "{told}");
-    assert!(told.ends_with("3 deleted, 1 could not be\n"), "{told}");
+    let reported = ended.stdout;
+    assert!(
+        reported.contains("not deleted: load balancer"),
+        "{reported}"
+    );
+    assert!(reported.contains("Policy does not allow"), "{reported}");
+    assert!(
+        reported.ends_with("3 deleted, 1 could not be\n"),
+        "{reported}"
+    );
     assert_eq!(leak.listed().await, BTreeSet::from([leaked[1].clone()]));
 }
 

@@ -136,13 +136,13 @@ async fn an_edited_pool_keeps_what_still_fits_and_moves_what_does_not() {
             .is_err()
     );
     talk.say("after").await.unwrap();
-    let told = lab.log().iter().any(|line| {
+    let reported = lab.log().iter().any(|line| {
         line["because"]
             .as_str()
             .is_some_and(|it| it.contains("pool"))
             && line["service"] == "default/c"
     });
-    assert!(told, "the move was not explained");
+    assert!(reported, "the move was not explained");
     // The pool is gone altogether: there is nothing left to give.
     lab.write(
         "pool.yaml",

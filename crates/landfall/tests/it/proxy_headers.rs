@@ -56,7 +56,7 @@ fn version_two(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
 async fn headers_are_believed_from_trusted_peers_and_from_nobody_else() {
     let lab = Lab::new();
     let a = Backend::lines("a", lab.ranges.backend(1, 3001)).await;
-    let (front, stranger) = (lab.ranges.client(1), lab.ranges.client(2));
+    let (front, other_owner) = (lab.ranges.client(1), lab.ranges.client(2));
     let allowed = "198.51.100.0/24";
     let service = svc("web")
         .tcp(8080)
@@ -88,7 +88,7 @@ async fn headers_are_believed_from_trusted_peers_and_from_nobody_else() {
     // A trusted peer that sends none is no client of this port.
     assert!(said(front, b"").await.is_err());
     // From anybody else it is payload, and the member sees who it really is.
-    let mut talk = Talk::from(stranger, target).await.unwrap();
+    let mut talk = Talk::from(other_owner, target).await.unwrap();
     let real = talk.local();
     talk.send(b"PROXY TCP4 1.2.3.4").await.unwrap();
     let answer = talk.say("").await;
@@ -103,7 +103,7 @@ async fn headers_are_believed_from_trusted_peers_and_from_nobody_else() {
     assert_eq!(said(front, &two).await.unwrap().name, "a");
     let foreign = version_two("203.0.113.9:1".parse().unwrap(), target);
     assert!(said(front, &foreign).await.is_err());
-    assert!(said(stranger, b"").await.is_err());
+    assert!(said(other_owner, b"").await.is_err());
     let refused = |service: &ServiceView| listener(service, 8080).traffic.failed >= 3;
     lab.until("default/web", "counts who was refused", refused)
         .await;

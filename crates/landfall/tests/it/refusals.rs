@@ -23,7 +23,7 @@ async fn a_bad_source_range_is_refused_by_field_value_and_line_and_heals() {
         .spec("loadBalancerSourceRanges:\n  - 127.0.0.0/8\n  - 10.0.0.0/33")
         .yaml();
     scene.lab.write("web.yaml", &text);
-    let reason = scene.told(Code::InvalidSourceRange).await;
+    let reason = scene.reported(Code::InvalidSourceRange).await;
     assert_eq!(reason.severity, Severity::Error);
     assert_eq!(
         reason.field.as_deref(),
@@ -54,7 +54,7 @@ async fn of_two_services_that_ask_for_one_address_the_first_keeps_it() {
     let text = scene.web().option("addresses", &address).yaml();
     scene.lab.write("web.yaml", &text);
 
-    let reason = scene.told(Code::AddressInUse).await;
+    let reason = scene.reported(Code::AddressInUse).await;
     assert_eq!(reason.severity, Severity::Error);
     assert_eq!(
         reason.field.as_deref(),
@@ -92,7 +92,7 @@ async fn a_port_that_another_process_has_is_told_and_taken_once_it_is_free() {
         .yaml();
     scene.lab.write("web.yaml", &text);
 
-    let reason = scene.told(Code::PortInUse).await;
+    let reason = scene.reported(Code::PortInUse).await;
     assert_eq!(
         reason.message,
         format!("{address}:8080/TCP is in use by another process")
@@ -138,7 +138,7 @@ async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_n
     scene.lab.ready("default/other").await;
     scene.lab.write("web.yaml", &scene.web().yaml());
 
-    let reason = scene.told(Code::PoolExhausted).await;
+    let reason = scene.reported(Code::PoolExhausted).await;
     assert_eq!(reason.severity, Severity::Error);
     assert!(reason.message.contains("default"), "{reason}");
     assert!(reason.remedy.contains("add"), "{reason}");
@@ -183,7 +183,7 @@ async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow
 
     let bad = text.replace("\"30s\"", "\"soon\"").replace("8080", "8081");
     scene.lab.write("web.yaml", &bad);
-    let reason = scene.told(Code::InvalidAnnotation).await;
+    let reason = scene.reported(Code::InvalidAnnotation).await;
     assert_eq!(
         reason.field.as_deref(),
         Some("metadata.annotations[landfall.dev/drain]")
@@ -233,7 +233,7 @@ async fn an_unknown_annotation_is_answered_with_the_one_that_was_meant() {
     let scene = Scene::set().await;
     let text = scene.web().option("algoritm", "SOURCE_IP").yaml();
     scene.lab.write("web.yaml", &text);
-    let reason = scene.told(Code::UnknownAnnotation).await;
+    let reason = scene.reported(Code::UnknownAnnotation).await;
     assert_eq!(
         reason.field.as_deref(),
         Some("metadata.annotations[landfall.dev/algoritm]")
@@ -263,7 +263,7 @@ async fn an_sctp_port_is_refused_with_a_way_out() {
         .members(&[scene.backend.address])
         .yaml();
     scene.lab.write("web.yaml", &text);
-    let reason = scene.told(Code::ProtocolNotSupported).await;
+    let reason = scene.reported(Code::ProtocolNotSupported).await;
     assert_eq!(reason.field.as_deref(), Some("spec.ports[1].protocol"));
     assert_eq!(reason.value.as_deref(), Some("SCTP"));
     let line = line_of(&text, "SCTP");
@@ -278,7 +278,7 @@ async fn traffic_for_members_of_one_node_alone_is_not_to_be_had_and_the_service_
     let scene = Scene::set().await;
     let text = scene.web().spec("externalTrafficPolicy: Local").yaml();
     scene.lab.write("web.yaml", &text);
-    let reason = scene.told(Code::OptionNotSupported).await;
+    let reason = scene.reported(Code::OptionNotSupported).await;
     assert_eq!(reason.severity, Severity::Warning);
     let field = reason.field.as_deref();
     assert_eq!(field, Some("spec.externalTrafficPolicy"));
@@ -310,7 +310,7 @@ async fn a_missing_certificate_is_asked_for_by_name() {
         .option("tls-secret", "web-tls")
         .yaml();
     scene.lab.write("web.yaml", &text);
-    let reason = scene.told(Code::CertificateNotFound).await;
+    let reason = scene.reported(Code::CertificateNotFound).await;
     assert_eq!(
         reason.field.as_deref(),
         Some("metadata.annotations[landfall.dev/tls-secret]")
@@ -332,13 +332,13 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
         .spec("loadBalancerClass: landfall.dev/locale")
         .yaml();
     scene.lab.write("web.yaml", &text);
-    let told = |view: &InstanceView| {
+    let reported = |view: &InstanceView| {
         let of_service = find(view, "default/web").map(|it| it.reasons.clone());
         let mut all = view.problems.iter().chain(of_service.iter().flatten());
         all.find(|reason| reason.code == Code::UnknownClass)
             .cloned()
     };
-    let reason = scene.lab.wait("the class is told", told).await;
+    let reason = scene.lab.wait("the class is told", reported).await;
     assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerClass"));
     assert_eq!(reason.value.as_deref(), Some("landfall.dev/locale"));
     assert!(reason.remedy.contains("landfall.dev/local"), "{reason}");
@@ -371,7 +371,7 @@ async fn reasons_are_counted_in_the_metrics_by_their_codes() {
     let scene = Scene::set().await;
     let text = scene.web().option("algoritm", "SOURCE_IP").yaml();
     scene.lab.write("web.yaml", &text);
-    scene.told(Code::UnknownAnnotation).await;
+    scene.reported(Code::UnknownAnnotation).await;
     let metrics = scene.lab.text("/metrics").await;
     let lines: Vec<&str> = metrics
         .lines()
@@ -400,7 +400,7 @@ async fn an_address_that_this_machine_does_not_have_is_told_with_the_command_tha
     let scene = Scene::of(lab).await;
     let text = scene.web().option("addresses", "192.0.2.65").yaml();
     scene.lab.write("web.yaml", &text);
-    let reason = scene.told(Code::AddressNotLocal).await;
+    let reason = scene.reported(Code::AddressNotLocal).await;
     assert!(reason.message.contains("192.0.2.65:8080/TCP"), "{reason}");
     assert!(reason.remedy.contains("ip address add"), "{reason}");
     let web = scene.lab.service("default/web").await;

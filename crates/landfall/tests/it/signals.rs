@@ -178,7 +178,7 @@ async fn a_broken_edit_is_logged_once_and_so_is_its_end() {
     let over = lab.logged("problem with a source is over").await;
     assert_eq!(over["level"], "INFO");
     let file = lab.file("web.yaml");
-    let told: Vec<_> = problems("problem with a source")
+    let reported: Vec<_> = problems("problem with a source")
         .iter()
         .map(|line| {
             let words = ["level", "file", "field", "value"].map(|key| line[key].clone());
@@ -190,6 +190,6 @@ async fn a_broken_edit_is_logged_once_and_so_is_its_end() {
         let file = file.to_str().unwrap();
         ["WARN", file, "spec.ports[0].port", value].map(str::to_owned)
     });
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(problems("problem with a source is over").len(), 1);
 }

@@ -197,9 +197,9 @@ async fn without_being_asked_to_a_second_process_takes_nothing_over_and_says_how
 async fn a_state_directory_that_is_removed_is_made_again_and_can_be_taken_over() {
     let (mut lab, _backends, target) = serving(&[]).await;
     let (folder, state) = (lab.folder(), lab.state());
-    let door = state.join("takeover.sock");
+    let handover_listener = state.join("takeover.sock");
     let began = Instant::now();
-    while !door.exists() {
+    while !handover_listener.exists() {
         assert!(began.elapsed() < DEADLINE, "nothing can be taken over");
         tokio::time::sleep(LOOK).await;
     }
@@ -214,7 +214,7 @@ async fn a_state_directory_that_is_removed_is_made_again_and_can_be_taken_over()
         .await;
     assert_eq!(ended.code(), Some(1));
     assert!(ended.stderr.contains("is in use by"), "{}", ended.stderr);
-    while !door.exists() {
+    while !handover_listener.exists() {
         assert!(began.elapsed() < DEADLINE * 2, "nothing can be taken over");
         tokio::time::sleep(LOOK).await;
     }
@@ -248,12 +248,12 @@ async fn at_sigusr2_the_program_is_started_again_and_systemd_hears_of_it() {
         command.env("NOTIFY_SOCKET", &path);
     })
     .await;
-    let heard = async || {
+    let received = async || {
         let mut room = [0; 256];
         let count = tokio::time::timeout(DEADLINE, systemd.recv(&mut room)).await;
         String::from_utf8_lossy(&room[..count.unwrap().unwrap()]).into_owned()
     };
-    let first = heard().await;
+    let first = received().await;
     assert!(
         first.starts_with("MAINPID=") && first.ends_with("\nREADY=1"),
         "{first}"
@@ -266,7 +266,7 @@ async fn at_sigusr2_the_program_is_started_again_and_systemd_hears_of_it() {
     let process = started["process"].as_i64().unwrap();
     let pid = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
     let _stranger = Stranger(pid);
-    assert_eq!(heard().await, format!("MAINPID={process}\nREADY=1"));
+    assert_eq!(received().await, format!("MAINPID={process}\nREADY=1"));
     lab.logged("took over").await;
     let began = Instant::now();
     while !lab.has_ended() {

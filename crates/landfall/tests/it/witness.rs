@@ -53,7 +53,7 @@ impl Scene {
     }
 
     /// The reason of `web`, as everybody tells it: the API, `explain`, and `check`, which fails.
-    pub async fn told(&self, code: Code) -> Reason {
+    pub async fn reported(&self, code: Code) -> Reason {
         let reason = self.lab.reason("default/web", code).await;
         assert!(!reason.remedy.is_empty(), "no remedy: {reason}");
         let reported = |service: &ServiceView| !service.status.conditions.is_empty();

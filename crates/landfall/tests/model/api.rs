@@ -14,7 +14,7 @@ use landfall_model::status::{HELD_ADDRESSES, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
 
-use crate::judge::Judge;
+use crate::validate::Checker;
 
 /// Facts on their way to a process.
 const FACTS: usize = 10_000;
@@ -23,7 +23,7 @@ const FACTS: usize = 10_000;
 #[derive(Debug)]
 pub struct Api {
     inner: Mutex<Inner>,
-    pub judge: Judge,
+    pub validate: Checker,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Api {
                 faulty: false,
                 writes: 0,
             }),
-            judge: Judge::default(),
+            validate: Checker::default(),
         })
     }
 
@@ -76,13 +76,13 @@ impl Api {
     /// Returns everything that is there as facts, and what changes from now on. An earlier watch
     /// ends.
     pub fn watch(&self) -> (Vec<Fact>, mpsc::Receiver<Fact>) {
-        let (tell, told) = mpsc::channel(FACTS);
+        let (report, reported) = mpsc::channel(FACTS);
         let mut inner = self.inner();
-        inner.watch = Some(tell);
+        inner.watch = Some(report);
         let pools = inner.pools.values().cloned().map(Fact::Pool);
         let services = inner.services.values().cloned();
         let facts = pools.chain(services.map(|row| Fact::Service(Arc::new(row))));
-        (facts.chain([Fact::Synced]).collect(), told)
+        (facts.chain([Fact::Synced]).collect(), reported)
     }
 
     pub fn services(&self) -> Vec<ServiceRow> {
@@ -115,10 +115,10 @@ impl Api {
             .collect();
         let before = std::mem::replace(&mut inner.pools, now.clone());
         for pool in now.values() {
-            inner.tell(Fact::Pool(pool.clone()));
+            inner.report(Fact::Pool(pool.clone()));
         }
         for name in before.keys().filter(|name| !now.contains_key(*name)) {
-            inner.tell(Fact::PoolGone(name.clone()));
+            inner.report(Fact::PoolGone(name.clone()));
         }
     }
 
@@ -187,7 +187,7 @@ impl Api {
         if let Some(old) = inner.services.get(key).cloned() {
             let mut row = old.clone();
             row.status.ingress.clear();
-            self.judge.wiped(&old);
+            self.validate.wiped(&old);
             inner.put(row);
         }
     }
@@ -229,7 +229,7 @@ impl Api {
                 .filter(|other| other.uid != row.uid)
                 .cloned()
                 .collect();
-            self.judge.written(what, service, [&old, &row], &others);
+            self.validate.written(what, service, [&old, &row], &others);
             inner.put(row);
         }
         tokio::time::sleep(after).await;
@@ -269,17 +269,17 @@ impl Inner {
         let key = row.key.clone();
         if row.deleting && !row.finalized && !self.held_back.contains(&row.uid) {
             self.services.remove(&key);
-            self.tell(Fact::ServiceGone(key));
+            self.report(Fact::ServiceGone(key));
             return;
         }
         let changed = self.services.get(&key) != Some(&row);
         self.services.insert(key, row.clone());
         if changed {
-            self.tell(Fact::Service(Arc::new(row)));
+            self.report(Fact::Service(Arc::new(row)));
         }
     }
 
-    fn tell(&mut self, fact: Fact) {
+    fn report(&mut self, fact: Fact) {
         if let Some(watch) = &self.watch {
             // A process that is gone reads no more.
             let _ = watch.try_send(fact);

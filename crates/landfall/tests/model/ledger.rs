@@ -15,21 +15,21 @@ use landfall_model::status::{ConditionType, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
 use crate::api::{on_record, put_status};
-use crate::judge::Judge;
+use crate::validate::Checker;
 
 /// The clerk.
 #[derive(Debug)]
 pub struct Ledger {
     inner: Mutex<Inner>,
     disk: StateDisk,
-    pub judge: Judge,
+    pub validate: Checker,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     records: BTreeMap<Uid, Record>,
     /// The Services as the process that runs has told them.
-    told: BTreeMap<ServiceKey, Arc<ServiceRow>>,
+    reported: BTreeMap<ServiceKey, Arc<ServiceRow>>,
     /// What it had told before it had told all.
     found: Option<BTreeMap<Uid, Arc<ServiceRow>>>,
     counts: Counts,
@@ -68,7 +68,7 @@ impl Ledger {
         Arc::new(Self {
             inner: Mutex::default(),
             disk,
-            judge: Judge::default(),
+            validate: Checker::default(),
         })
     }
 
@@ -80,41 +80,41 @@ impl Ledger {
         self.inner().counts
     }
 
-    pub fn told(&self) -> Vec<ServiceRow> {
+    pub fn reported(&self) -> Vec<ServiceRow> {
         let inner = self.inner();
-        inner.told.values().map(|row| (**row).clone()).collect()
+        inner.reported.values().map(|row| (**row).clone()).collect()
     }
 
     /// A process begins, and knows what is on the disk.
     pub fn begun(&self) {
         let mut inner = self.inner();
-        inner.told.clear();
+        inner.reported.clear();
         inner.found = Some(BTreeMap::new());
         drop(inner);
-        self.judge.begun();
+        self.validate.begun();
     }
 
     /// The process tells the engine something.
-    pub fn heard(&self, fact: &Fact) {
+    pub fn received(&self, fact: &Fact) {
         let mut inner = self.inner();
         let violations = match fact {
             Fact::Service(row) => {
-                inner.told.insert(row.key.clone(), row.clone());
+                inner.reported.insert(row.key.clone(), row.clone());
                 match &mut inner.found {
                     Some(found) => {
                         found.insert(row.uid.clone(), row.clone());
                         Vec::new()
                     }
-                    None => inner.hear_of(row),
+                    None => inner.receive_of(row),
                 }
             }
-            Fact::ServiceGone(key) => inner.hear_gone(key),
+            Fact::ServiceGone(key) => inner.receive_gone(key),
             Fact::Synced => inner.reconcile(),
             _ => Vec::new(),
         };
         drop(inner);
         for violation in violations {
-            self.judge.violation(violation);
+            self.validate.violation(violation);
         }
     }
 
@@ -127,15 +127,15 @@ impl Ledger {
             let record = inner.records.get(uid);
             record.and_then(|record| record.certain.clone())
         };
-        self.judge.opened(address, key, uid, row.as_ref());
+        self.validate.opened(address, key, uid, row.as_ref());
         for keeps_all in [false, true] {
             let survivors = match self.disk.survivors(keeps_all) {
                 Ok(survivors) => survivors,
-                Err(error) => return self.judge.violation(error.to_string()),
+                Err(error) => return self.validate.violation(error.to_string()),
             };
             let found = survivors.iter().find(|row| row.uid == *uid);
             if !found.is_some_and(|row| on_record(row).contains(&address)) {
-                self.judge.violation(format!(
+                self.validate.violation(format!(
                     "{address} {key} opens for {uid:?}, of which a power cut would leave {:?}",
                     found.map(|row| on_record(row))
                 ));
@@ -145,19 +145,19 @@ impl Ledger {
 
     /// Nothing changes any more: what is told is what is on the disk, and nothing else is.
     pub fn settled(&self) {
-        let told = self.told();
+        let reported = self.reported();
         let survivors = match self.disk.survivors(false) {
             Ok(survivors) => survivors,
-            Err(error) => return self.judge.violation(error.to_string()),
+            Err(error) => return self.validate.violation(error.to_string()),
         };
-        for row in &told {
+        for row in &reported {
             let found = survivors.iter().find(|found| found.uid == row.uid);
             let is_same = found.is_some_and(|found| {
                 found.status == row.status
                     && (found.finalized, found.deleting) == (row.finalized, row.deleting)
             });
             if !is_same {
-                self.judge.violation(format!(
+                self.validate.violation(format!(
                     "{} is reported with {:?}, and on the disk is {:?}",
                     row.key,
                     row.status,
@@ -166,8 +166,8 @@ impl Ledger {
             }
         }
         for found in survivors {
-            if !told.iter().any(|row| row.uid == found.uid) {
-                self.judge
+            if !reported.iter().any(|row| row.uid == found.uid) {
+                self.validate
                     .violation(format!("{} is on the disk, and not reported", found.key));
             }
         }
@@ -176,7 +176,7 @@ impl Ledger {
     /// A write begins: from now on it may be on the disk.
     fn begins(&self, new: &ServiceRow) {
         if new.status.condition(ConditionType::Accepted).is_none() {
-            self.judge.may_be_removed(&new.uid);
+            self.validate.may_be_removed(&new.uid);
         }
         let mut inner = self.inner();
         let record = inner.records.entry(new.uid.clone()).or_default();
@@ -200,7 +200,7 @@ impl Ledger {
         let mut nothing = new.clone();
         put_status(&mut nothing, &ServiceStatus::default());
         let old = old.unwrap_or(nothing);
-        self.judge.written(what, known, [&old, new], &others);
+        self.validate.written(what, known, [&old, new], &others);
     }
 
     async fn write(
@@ -217,7 +217,8 @@ impl Ledger {
         match &written {
             Ok(()) => self.succeeded(what, known, &new),
             Err(error) => {
-                self.judge.note(&format!("{what} {}: {error}", known.key));
+                self.validate
+                    .note(&format!("{what} {}: {error}", known.key));
                 self.inner().counts.refused += 1;
             }
         }
@@ -229,7 +230,7 @@ impl Ledger {
 
 impl Inner {
     /// A Service is told: what it publishes must be on record.
-    fn hear_of(&mut self, row: &ServiceRow) -> Vec<String> {
+    fn receive_of(&mut self, row: &ServiceRow) -> Vec<String> {
         let record = self.records.entry(row.uid.clone()).or_default();
         if row.status == ServiceStatus::default() && record.may_be_gone() {
             *record = Record::default();
@@ -240,8 +241,8 @@ impl Inner {
         (!is_known).then_some(violation).into_iter().collect()
     }
 
-    fn hear_gone(&mut self, key: &ServiceKey) -> Vec<String> {
-        let Some(row) = self.told.remove(key) else {
+    fn receive_gone(&mut self, key: &ServiceKey) -> Vec<String> {
+        let Some(row) = self.reported.remove(key) else {
             return vec![format!("{key} is reported as gone, and was not there")];
         };
         let record = self.records.remove(&row.uid).unwrap_or_default();

@@ -15,10 +15,10 @@
 )]
 
 mod api;
-mod judge;
 mod ledger;
 mod manifests;
 mod schedule;
+mod validate;
 
 use std::fmt::Write as _;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use landfall_engine::{Classes, Engine, EngineConfig};
-use landfall_files::memory::{self, Files, Pace, StateDisk, Trouble};
+use landfall_files::memory::{self, Files, Pace, SimFault, StateDisk};
 use landfall_local::Local;
 use landfall_local::memory::{Listeners, Memory};
 use landfall_model::rows::{Fact, ServiceRow};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{Ledger, Remembering};
-use crate::schedule::{LONG, POOLS, Played, QUIET, SERVICES, draw, pooled, told_of};
+use crate::schedule::{LONG, POOLS, Played, QUIET, SERVICES, draw, pooled, reported};
 
 /// The process that runs.
 struct Process {
@@ -126,7 +126,7 @@ impl Process {
 /// Passes facts on, and notes them.
 async fn tap(ledger: Arc<Ledger>, mut from: mpsc::Receiver<Fact>, to: mpsc::Sender<Fact>) {
     while let Some(fact) = from.recv().await {
-        ledger.heard(&fact);
+        ledger.received(&fact);
         if to.send(fact).await.is_err() {
             return;
         }
@@ -161,13 +161,13 @@ impl Schedule {
         self.played.writes = counts.writes;
         self.played.refused = counts.refused;
         self.played.opened = counts.opened;
-        self.played.violations = self.ledger.judge.violations();
-        self.played.story = self.ledger.judge.story();
+        self.played.violations = self.ledger.validate.violations();
+        self.played.story = self.ledger.validate.story();
         self.played
     }
 
     fn note(&self, line: &str) {
-        self.ledger.judge.note(line);
+        self.ledger.validate.note(line);
     }
 
     /// Lets some time pass: often too little for anything to settle.
@@ -200,7 +200,7 @@ impl Schedule {
                 self.is_troubled = true;
                 self.disk.fill();
             }
-            84..89 => self.mend(),
+            84..89 => self.repair(),
             89..92 => self.restart().await,
             92..94 => self.wait(FULL).await,
             _ => self.settle().await,
@@ -237,8 +237,8 @@ impl Schedule {
             }
             None => memory::uid_of(&key),
         };
-        self.note(&told_of(&row, valid));
-        self.ledger.judge.edited(&row, valid);
+        self.note(&reported(&row, valid));
+        self.ledger.validate.edited(&row, valid);
         let mut manifest = wire::service_to_json(&row, &ServiceStatus::default());
         if row.uid == memory::uid_of(&key) {
             let metadata = manifest["metadata"].as_object_mut();
@@ -271,9 +271,9 @@ impl Schedule {
         let mut text = pool_text(chosen);
         if addresses.is_some() {
             self.pools = chosen.to_vec();
-            self.ledger.judge.pools_changed(addresses);
+            self.ledger.validate.pools_changed(addresses);
         } else {
-            self.ledger.judge.pools_unreadable();
+            self.ledger.validate.pools_unreadable();
             let valid = self.pools.iter().filter(|(name, _)| *name != "one");
             let valid: Vec<_> = valid.copied().collect();
             text.push_str(&pool_text(&valid));
@@ -287,11 +287,11 @@ impl Schedule {
 
     fn plan_trouble(&mut self) {
         let trouble = [
-            Trouble::CutBefore,
-            Trouble::CutAfter,
-            Trouble::Fails,
-            Trouble::Short,
-            Trouble::Full,
+            SimFault::CutBefore,
+            SimFault::CutAfter,
+            SimFault::Fails,
+            SimFault::Short,
+            SimFault::Full,
         ][self.random.usize(..5)];
         let away = self.random.usize(..OPERATIONS);
         self.note(&format!("{trouble:?} at operation {away} from here"));
@@ -300,10 +300,10 @@ impl Schedule {
         self.disk.plan(away, trouble);
     }
 
-    fn mend(&mut self) {
+    fn repair(&mut self) {
         self.note("the disk is fine");
         self.is_troubled = false;
-        self.disk.mend();
+        self.disk.repair();
     }
 
     /// The process is gone; in half of all cases with the power.
@@ -353,17 +353,17 @@ impl Schedule {
                 }
                 Err(error) if self.is_troubled => {
                     self.note(&format!("it does not start: {error}"));
-                    self.mend();
+                    self.repair();
                 }
                 Err(error) => {
                     self.ledger
-                        .judge
+                        .validate
                         .violation(format!("it does not start: {error}"));
                     return;
                 }
             }
         }
-        self.ledger.judge.violation("it never starts".to_owned());
+        self.ledger.validate.violation("it never starts".to_owned());
     }
 
     fn launch(
@@ -379,14 +379,14 @@ impl Schedule {
         let config = EngineConfig::new(Classes::only("local"));
         let ledger = self.ledger.clone();
         let engine = Engine::new(config, vec![local], Arc::new(Remembering { ledger, store }));
-        let (tell, told) = mpsc::channel(1024);
+        let (report, reported) = mpsc::channel(1024);
         let (pass, facts) = mpsc::channel(1024);
         let (wake, wakes) = mpsc::channel(1);
         let cancel = CancellationToken::new();
         self.ledger.begun();
         let mut tasks = JoinSet::new();
-        tasks.spawn(manifests.run(tell, cancel.clone()));
-        tasks.spawn(tap(self.ledger.clone(), told, pass));
+        tasks.spawn(manifests.run(report, cancel.clone()));
+        tasks.spawn(tap(self.ledger.clone(), reported, pass));
         let ends = cancel.clone();
         tasks.spawn(async move {
             engine.run(facts, wakes, ends).await;
@@ -401,17 +401,17 @@ impl Schedule {
 
     /// Lets everything settle, on a disk that works, and reads what is there.
     async fn settle(&mut self) {
-        self.mend();
+        self.repair();
         self.wait(LONG).await;
         let before = self.disk.operations();
         tokio::time::sleep(QUIET).await;
-        let judge = &self.ledger.judge;
+        let validate = &self.ledger.validate;
         let more = self.disk.operations() - before;
         if more > 0 {
-            judge.never_settles(more as u64);
+            validate.never_settles(more as u64);
         }
         let listeners: Listeners = self.process.memory.listeners();
-        judge.settled(&self.ledger.told(), &listeners);
+        validate.settled(&self.ledger.reported(), &listeners);
         self.ledger.settled();
         self.played.settled += 1;
     }

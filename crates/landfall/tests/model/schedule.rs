@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{Api, Reporter};
-use crate::judge::{ADDRESSES, SHARING_KEY, VERSION};
+use crate::validate::{ADDRESSES, SHARING_KEY, VERSION};
 
 /// What came of a schedule.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ pub fn play(seed: u64) -> Played {
     runtime.block_on(async {
         let mut random = fastrand::Rng::with_seed(seed);
         let api = Api::new(random.fork());
-        api.judge.pools_changed(pooled(POOLS[0]));
+        api.validate.pools_changed(pooled(POOLS[0]));
         api.set_pools(pools(POOLS[0]));
         // The recorded seeds were found with a number drawn here.
         random.bool();
@@ -155,7 +155,7 @@ pub fn draw(random: &mut fastrand::Rng, key: &ServiceKey, version: u64, valid: b
 }
 
 /// What a user is said to write.
-pub fn told_of(row: &ServiceRow, valid: bool) -> String {
+pub fn reported(row: &ServiceRow, valid: bool) -> String {
     let ports: Vec<_> = row.ports.iter().map(|port| port.port).collect();
     format!(
         "user writes {}{}{}: ports {ports:?}, {:?}",
@@ -179,18 +179,18 @@ impl Process {
         let memory = Arc::new(Memory::new(move |id, owner| {
             let row = judging.of_uid(&owner.uid);
             judging
-                .judge
+                .validate
                 .opened(id.address, id.key, &owner.uid, row.as_ref());
         }));
         let local = Arc::new(Local::in_memory(memory.clone()));
         let config = EngineConfig::new(Classes::only("local"));
         let reporter = Arc::new(Reporter(api.clone()));
         let engine = Engine::new(config, vec![local], reporter);
-        let (tell, facts) = mpsc::channel(1024);
+        let (report, facts) = mpsc::channel(1024);
         let (wake, wakes) = mpsc::channel(1);
-        api.judge.begun();
+        api.validate.begun();
         let (first, later) = api.watch();
-        let watch = tokio::spawn(watch(first, later, tell, random));
+        let watch = tokio::spawn(watch(first, later, report, random));
         let engine = tokio::spawn(async move {
             engine.run(facts, wakes, CancellationToken::new()).await;
             drop(wake);
@@ -215,11 +215,11 @@ impl Process {
 async fn watch(
     first: Vec<Fact>,
     mut later: mpsc::Receiver<Fact>,
-    tell: mpsc::Sender<Fact>,
+    report: mpsc::Sender<Fact>,
     mut random: fastrand::Rng,
 ) {
     for fact in first {
-        if tell.send(fact).await.is_err() {
+        if report.send(fact).await.is_err() {
             return;
         }
     }
@@ -227,7 +227,7 @@ async fn watch(
         if random.u8(..4) == 0 {
             tokio::time::sleep(Duration::from_millis(random.u64(..40))).await;
         }
-        if tell.send(fact).await.is_err() {
+        if report.send(fact).await.is_err() {
             return;
         }
     }
@@ -246,8 +246,8 @@ impl Schedule {
         self.settle().await;
         self.process.kill().await;
         self.played.writes = self.api.writes();
-        self.played.violations = self.api.judge.violations();
-        self.played.story = self.api.judge.story();
+        self.played.violations = self.api.validate.violations();
+        self.played.story = self.api.validate.story();
         self.played
     }
 
@@ -267,7 +267,7 @@ impl Schedule {
             78..86 => self.meddle(),
             86..93 => {
                 let faulty = self.random.bool();
-                self.api.judge.note(&format!("faulty: {faulty}"));
+                self.api.validate.note(&format!("faulty: {faulty}"));
                 self.api.set_faulty(faulty);
             }
             _ => self.settle().await,
@@ -277,24 +277,24 @@ impl Schedule {
     /// Another program, or an impatient human, writes what is ours to write.
     fn meddle(&mut self) {
         let key = self.key();
-        let (judge, api) = (&self.api.judge, &self.api);
+        let (validate, api) = (&self.api.validate, &self.api);
         match self.random.u8(..4) {
             0 => {
-                judge.note(&format!("our finalizer is taken off {key}"));
+                validate.note(&format!("our finalizer is taken off {key}"));
                 api.take_finalizer_off(&key);
             }
             1 => {
-                judge.note(&format!(
+                validate.note(&format!(
                     "the addresses are taken out of the status of {key}"
                 ));
                 api.wipe(&key);
             }
             2 => {
-                judge.note(&format!("another controller puts its finalizer on {key}"));
+                validate.note(&format!("another controller puts its finalizer on {key}"));
                 api.hold_back(&key);
             }
             _ => {
-                judge.note("other controllers take their finalizers off");
+                validate.note("other controllers take their finalizers off");
                 api.let_go();
             }
         }
@@ -314,8 +314,8 @@ impl Schedule {
         }
         let valid = self.random.u8(..5) > 0;
         let row = self.draw(&key, existing.as_ref(), valid);
-        self.api.judge.note(&told_of(&row, valid));
-        self.api.judge.edited(&row, valid);
+        self.api.validate.note(&reported(&row, valid));
+        self.api.validate.edited(&row, valid);
         self.api.apply(row);
     }
 
@@ -334,20 +334,20 @@ impl Schedule {
 
     fn delete(&mut self) {
         let key = self.key();
-        self.api.judge.note(&format!("user deletes {key}"));
+        self.api.validate.note(&format!("user deletes {key}"));
         self.api.delete(&key);
     }
 
     fn change_pools(&mut self) {
         let chosen = POOLS[self.random.usize(..POOLS.len())];
-        self.api.judge.note(&format!("pools are {chosen:?}"));
-        self.api.judge.pools_changed(pooled(chosen));
+        self.api.validate.note(&format!("pools are {chosen:?}"));
+        self.api.validate.pools_changed(pooled(chosen));
         self.api.set_pools(pools(chosen));
     }
 
     /// The process dies, and another one begins: at once, or a little later.
     async fn crash(&mut self) {
-        self.api.judge.note("kill -9");
+        self.api.validate.note("kill -9");
         self.process.kill().await;
         self.played.crashes += 1;
         if self.random.bool() {
@@ -363,13 +363,13 @@ impl Schedule {
         tokio::time::sleep(LONG).await;
         let before = self.api.writes();
         tokio::time::sleep(QUIET).await;
-        let judge = &self.api.judge;
+        let validate = &self.api.validate;
         let more = self.api.writes() - before;
         if more > 0 {
-            judge.never_settles(more);
+            validate.never_settles(more);
         }
         let listeners: Listeners = self.process.memory.listeners();
-        judge.settled(&self.api.services(), &listeners);
+        validate.settled(&self.api.services(), &listeners);
         self.played.settled += 1;
         let faulty = self.random.bool();
         self.api.set_faulty(faulty);

@@ -226,7 +226,7 @@ impl Lab {
     }
 
     /// What a client reads at a port.
-    async fn hear(&self, port: u16) -> String {
+    async fn receive(&self, port: u16) -> String {
         let address = self.machine.id(port).socket_address();
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let mut text = String::new();
@@ -279,7 +279,7 @@ async fn two_services_swap_a_port_while_a_status_can_not_be_written() {
     lab.fail("a", false);
     lab.until_owners(&[(8082, "a"), (8081, "b")]).await;
     assert_eq!(
-        (lab.hear(8082).await, lab.hear(8081).await),
+        (lab.receive(8082).await, lab.receive(8081).await),
         ("a".to_owned(), "b".to_owned())
     );
     lab.stop().await;
@@ -298,7 +298,7 @@ async fn an_audit_opens_a_listener_that_the_data_plane_lost() {
         found.is_some_and(|found| !Arc::ptr_eq(&found, &lost))
     })
     .await;
-    assert_eq!(lab.hear(8081).await, "a");
+    assert_eq!(lab.receive(8081).await, "a");
     lab.stop().await;
 }
 

@@ -252,8 +252,8 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
     assert_eq!(seen(), (Health::Failing, why));
     let observed = machine.local.observe(&web).await.unwrap();
     let waiting = machine.local.status(&web, &observed).waiting;
-    let told: Vec<_> = waiting.iter().map(|reason| reason.code).collect();
-    assert_eq!(told, [Code::NoHealthyMembers]);
+    let reported: Vec<_> = waiting.iter().map(|reason| reason.code).collect();
+    assert_eq!(reported, [Code::NoHealthyMembers]);
     assert!(
         waiting[0].message.contains("connection refused"),
         "{waiting:?}"

@@ -92,7 +92,7 @@ fn is_loose_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn judge(check: fn(&str) -> Result<(), Rule>, good: &[&str], bad: &[&str]) {
+    fn validate(check: fn(&str) -> Result<(), Rule>, good: &[&str], bad: &[&str]) {
         for text in good {
             assert_eq!(check(text), Ok(()), "{text:?} should be accepted");
         }
@@ -105,7 +105,7 @@ mod tests {
     fn dns_labels_are_short_lower_case_and_without_dots() {
         let longest = "a".repeat(63);
         let too_long = "a".repeat(64);
-        judge(
+        validate(
             dns_label,
             &["a", "9", "web-1", "1web", &longest],
             &["", "-a", "a-", "A", "a.b", "a_b", "ä", &too_long],
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn dns_names_are_labels_joined_by_dots() {
-        judge(
+        validate(
             dns_subdomain,
             &["a", "web.shop", "a.b-c.d"],
             &["", ".", "a..b", ".a", "a.", "A.b", &"a.".repeat(127)],
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn qualified_names_have_at_most_one_prefix() {
-        judge(
+        validate(
             qualified,
             &[
                 "app",
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn label_values_may_be_empty() {
-        judge(
+        validate(
             label_value,
             &["", "a", "A.b_c-1"],
             &["-a", "a-", "a b", "a/b"],
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn port_names_hold_a_letter_and_no_double_dash() {
-        judge(
+        validate(
             port_name,
             &["http", "p8080", "8080a", "a-b-c"],
             &["", "8080", "a--b", "-a", "a-", "Http", "sixteen-letters-"],

@@ -97,19 +97,19 @@ pub struct NodeCondition {
 impl Node {
     /// The row, or everything that is wrong with the object.
     pub fn into_row(self) -> Result<NodeRow, Vec<Reason>> {
-        strictly(self.judged(Findings::default()))
+        strictly(self.validated(Findings::default()))
     }
 
     /// Returns the row of a Node that the API server has admitted, and what of it is left out
     /// because it can't be read.
     pub fn into_admitted_row(self) -> (NodeRow, Vec<Reason>) {
-        self.judged(Findings::of_admitted())
+        self.validated(Findings::of_admitted())
     }
 
-    fn judged(self, mut findings: Findings) -> (NodeRow, Vec<Reason>) {
+    fn validated(self, mut findings: Findings) -> (NodeRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
-        let pod_prefixes = self.spec.judge_pod_prefixes(&mut findings);
+        let pod_prefixes = self.spec.validate_pod_prefixes(&mut findings);
         let mut addresses: Vec<IpAddr> = Vec::new();
         for kind in ["InternalIP", "ExternalIP"] {
             let here = addresses.clone();
@@ -159,19 +159,19 @@ impl Node {
 // === impl NodeSpec ===
 
 impl NodeSpec {
-    fn judge_pod_prefixes(&self, findings: &mut Findings) -> Vec<IpNet> {
+    fn validate_pod_prefixes(&self, findings: &mut Findings) -> Vec<IpNet> {
         let mut prefixes = Vec::new();
-        let mut judge = |field: String, text: &str| match text.parse::<IpNet>() {
+        let mut validate = |field: String, text: &str| match text.parse::<IpNet>() {
             Ok(prefix) => prefixes.push(prefix.trunc()),
             Err(_) => findings.refuse(field, text, "not a prefix in CIDR notation", ""),
         };
         for (index, text) in self.pod_cidrs.iter().enumerate() {
-            judge(format!("spec.podCIDRs[{index}]"), text);
+            validate(format!("spec.podCIDRs[{index}]"), text);
         }
         if self.pod_cidrs.is_empty()
             && let Some(text) = self.pod_cidr.as_deref().filter(|text| !text.is_empty())
         {
-            judge("spec.podCIDR".to_owned(), text);
+            validate("spec.podCIDR".to_owned(), text);
         }
         prefixes
     }

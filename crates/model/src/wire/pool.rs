@@ -93,15 +93,15 @@ pub struct ExpressionShape {
 impl IpAddressPool {
     /// The row, or everything that is wrong with the object's metadata.
     pub fn into_row(self) -> Result<PoolRow, Vec<Reason>> {
-        strictly(self.judged(Findings::default()))
+        strictly(self.validated(Findings::default()))
     }
 
     /// Returns the row of a pool that the API server has admitted.
     pub fn into_admitted_row(self) -> PoolRow {
-        self.judged(Findings::of_admitted()).0
+        self.validated(Findings::of_admitted()).0
     }
 
-    fn judged(self, mut findings: Findings) -> (PoolRow, Vec<Reason>) {
+    fn validated(self, mut findings: Findings) -> (PoolRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
         let word = self.metadata.annotations.get(SHARE_ACROSS_NAMESPACES);

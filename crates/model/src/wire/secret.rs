@@ -57,15 +57,15 @@ impl Secret {
     /// The row, or what is wrong with its metadata. What is wrong with the certificate is part of
     /// the row, so that the Services that use it can say so.
     pub fn into_row(self) -> Result<SecretRow, Vec<Reason>> {
-        strictly(self.judged(Findings::default()))
+        strictly(self.validated(Findings::default()))
     }
 
     /// Returns the row of a Secret that the API server has admitted.
     pub fn into_admitted_row(self) -> SecretRow {
-        self.judged(Findings::of_admitted()).0
+        self.validated(Findings::of_admitted()).0
     }
 
-    fn judged(self, mut findings: Findings) -> (SecretRow, Vec<Reason>) {
+    fn validated(self, mut findings: Findings) -> (SecretRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         let namespace = findings.namespace(&self.metadata);
         findings.metadata(&self.metadata);

@@ -163,18 +163,18 @@ impl Service {
     /// The row, or everything that is wrong with the object. The file and line are the source's to
     /// add.
     pub fn into_row(self) -> Result<ServiceRow, Vec<Reason>> {
-        strictly(self.judged(Findings::default()))
+        strictly(self.validated(Findings::default()))
     }
 
     /// Returns the row of an object that the API server has admitted. What can't be read of it
     /// stands in [`ServiceRow::faults`].
     pub fn into_admitted_row(self) -> ServiceRow {
-        let (mut row, faults) = self.judged(Findings::of_admitted());
+        let (mut row, faults) = self.validated(Findings::of_admitted());
         row.faults = faults;
         row
     }
 
-    fn judged(self, mut findings: Findings) -> (ServiceRow, Vec<Reason>) {
+    fn validated(self, mut findings: Findings) -> (ServiceRow, Vec<Reason>) {
         let Self {
             metadata,
             spec,
@@ -190,13 +190,13 @@ impl Service {
             findings.missing("metadata.uid", "the object has no identity", "");
         }
 
-        let kind = spec.judge_kind(&mut findings);
+        let kind = spec.validate_kind(&mut findings);
         spec.judge_fields_of_load_balancers(kind, &mut findings);
-        let headless = spec.judge_cluster_ip(kind, &mut findings);
-        let ports = spec.judge_ports(kind, headless, &mut findings);
-        let (families, family_policy) = spec.judge_families(&mut findings);
-        let affinity = spec.judge_affinity(&mut findings);
-        let external_local = spec.judge_traffic_policy(kind, &mut findings);
+        let headless = spec.validate_cluster_ip(kind, &mut findings);
+        let ports = spec.validate_ports(kind, headless, &mut findings);
+        let (families, family_policy) = spec.validate_families(&mut findings);
+        let affinity = spec.validate_affinity(&mut findings);
+        let external_local = spec.validate_traffic_policy(kind, &mut findings);
         let health_check_node_port =
             spec.judge_health_check_port(kind, external_local, &mut findings);
         findings.labels("spec.selector", &spec.selector);

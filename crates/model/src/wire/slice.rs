@@ -11,7 +11,7 @@ use crate::reason::{Code, Reason};
 use crate::rows::{Endpoint, Family, SlicePort, SliceRow};
 
 use super::findings::{Findings, strictly};
-use super::service::rules::judge_port;
+use super::service::rules::validate_port;
 use super::status::protocol;
 use super::{ObjectMeta, lenient, names};
 
@@ -101,7 +101,7 @@ impl EndpointSlice {
     /// The row, or everything that is wrong with the object. A slice that belongs to no Service has
     /// no row either, and no more than a warning for a reason.
     pub fn into_row(self) -> Result<SliceRow, Vec<Reason>> {
-        self.judged(Findings::default()).and_then(strictly)
+        self.validated(Findings::default()).and_then(strictly)
     }
 
     /// Returns the row of a slice that the API server has admitted, and what of it is left out
@@ -110,17 +110,17 @@ impl EndpointSlice {
     /// # Errors
     /// It belongs to no Service.
     pub fn into_admitted_row(self) -> Result<(SliceRow, Vec<Reason>), Vec<Reason>> {
-        self.judged(Findings::of_admitted())
+        self.validated(Findings::of_admitted())
     }
 
-    fn judged(self, mut findings: Findings) -> Result<(SliceRow, Vec<Reason>), Vec<Reason>> {
+    fn validated(self, mut findings: Findings) -> Result<(SliceRow, Vec<Reason>), Vec<Reason>> {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         let namespace = findings.namespace(&self.metadata);
         findings.metadata(&self.metadata);
-        let family = self.judge_address_type(&mut findings);
-        let ports = self.judge_ports(&mut findings);
+        let family = self.validate_address_type(&mut findings);
+        let ports = self.validate_ports(&mut findings);
         let endpoints = match family {
-            Some(Some(family)) => self.judge_endpoints(family, &mut findings),
+            Some(Some(family)) => self.validate_endpoints(family, &mut findings),
             _ => Vec::new(),
         };
         let service = self
@@ -152,7 +152,7 @@ impl EndpointSlice {
 
     /// The family; inner `None` for names instead of addresses; outer `None` where it is no type.
     #[expect(clippy::option_option, reason = "both kinds of nothing mean something")]
-    fn judge_address_type(&self, findings: &mut Findings) -> Option<Option<Family>> {
+    fn validate_address_type(&self, findings: &mut Findings) -> Option<Option<Family>> {
         let remedy = "write IPv4 or IPv6";
         match self.address_type.as_deref() {
             Some("IPv4") => Some(Some(Family::V4)),
@@ -169,7 +169,7 @@ impl EndpointSlice {
         }
     }
 
-    fn judge_ports(&self, findings: &mut Findings) -> Vec<SlicePort> {
+    fn validate_ports(&self, findings: &mut Findings) -> Vec<SlicePort> {
         let mut taken = BTreeSet::new();
         let mut ports = Vec::with_capacity(self.ports.len());
         for (index, shape) in self.ports.iter().enumerate() {
@@ -200,7 +200,7 @@ impl EndpointSlice {
             };
             let port = shape
                 .port
-                .and_then(|number| judge_port(&format!("{field}.port"), number, findings));
+                .and_then(|number| validate_port(&format!("{field}.port"), number, findings));
             if let Some(protocol) = protocol {
                 ports.push(SlicePort {
                     name,
@@ -212,7 +212,7 @@ impl EndpointSlice {
         ports
     }
 
-    fn judge_endpoints(&self, family: Family, findings: &mut Findings) -> Vec<Endpoint> {
+    fn validate_endpoints(&self, family: Family, findings: &mut Findings) -> Vec<Endpoint> {
         let mut endpoints = Vec::with_capacity(self.endpoints.len());
         for (index, shape) in self.endpoints.iter().enumerate() {
             let field = format!("endpoints[{index}].addresses");

@@ -12,7 +12,7 @@ use crate::record::{Record, was_noted};
 
 /// A Service for which a load balancer is searched.
 #[derive(Clone, Copy)]
-pub(crate) struct Seeker<'a> {
+pub(crate) struct SearchedService<'a> {
     pub(crate) intent: &'a Intent,
     pub(crate) names: &'a Names,
     /// The name of the cluster.
@@ -25,12 +25,12 @@ pub(crate) struct Seeker<'a> {
 /// id that the Service names, if it names one; `traces` whether something else of the Service's is
 /// in the cloud.
 pub(crate) fn find(
-    seeker: Seeker<'_>,
+    seeker: SearchedService<'_>,
     named: Option<(&Id, Option<&LoadBalancer>)>,
     traces: bool,
     all: &[LoadBalancer],
 ) -> Found {
-    let Seeker { intent, names, .. } = seeker;
+    let SearchedService { intent, names, .. } = seeker;
     let same_name = named.and_then(|(_, row)| row);
     let same_name = same_name.filter(|it| is_same_name_other_cluster(names, it));
     if let Some(balancer) = same_name
@@ -106,17 +106,17 @@ fn named_before(intent: &Intent, serving: &Id) -> bool {
 /// The load balancer that by the record serves a Service, where it names another one by now, or
 /// none.
 pub(crate) fn serving_all_the_same<'a>(
-    seeker: Seeker<'_>,
+    seeker: SearchedService<'_>,
     all: &'a [LoadBalancer],
 ) -> Option<&'a LoadBalancer> {
-    let Seeker { intent, .. } = seeker;
+    let SearchedService { intent, .. } = seeker;
     let stays = |id: &Id| names_another(intent, id) || named_before(intent, id);
     all.iter()
         .find(|it| stays(&it.id) && !it.provisioning_status.is_going() && uses(seeker, it))
 }
 
 /// Whether marks, or its name, say that a Service has a load balancer or shares it.
-fn uses(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
+fn uses(seeker: SearchedService<'_>, balancer: &LoadBalancer) -> bool {
     let names = seeker.names;
     let mut of_service = [&names.uid_tag, &names.load_balancer].into_iter();
     of_service.any(|tag| balancer.tags.contains(tag)) || is_owner(seeker, balancer)
@@ -135,11 +135,11 @@ pub(crate) struct Marked<'a> {
 /// one that serves it, and the one that is named, if any, says no such thing. `remembered` is the
 /// one that this process saw last.
 pub(crate) fn marked<'a>(
-    seeker: Seeker<'_>,
+    seeker: SearchedService<'_>,
     remembered: Option<&Id>,
     all: &'a [LoadBalancer],
 ) -> Vec<Marked<'a>> {
-    let Seeker { intent, names, .. } = seeker;
+    let SearchedService { intent, names, .. } = seeker;
     if Record::of(intent).is_some() {
         return Vec::new();
     }
@@ -171,7 +171,7 @@ pub(crate) fn marked<'a>(
 
 /// The Service's own that Octavia is deleting: the Service goes after it, for the deletion may fail
 /// yet.
-fn leaving<'a>(seeker: Seeker<'_>, all: &'a [LoadBalancer]) -> Option<&'a LoadBalancer> {
+fn leaving<'a>(seeker: SearchedService<'_>, all: &'a [LoadBalancer]) -> Option<&'a LoadBalancer> {
     let names = seeker.names;
     all.iter().find(|it| {
         let mut of_services = it.tags.iter().filter(|tag| tag.starts_with(UID_PREFIX));
@@ -182,7 +182,7 @@ fn leaving<'a>(seeker: Seeker<'_>, all: &'a [LoadBalancer]) -> Option<&'a LoadBa
     })
 }
 
-fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
+fn by_name(seeker: SearchedService<'_>, all: &[LoadBalancer]) -> Found {
     let names = seeker.names;
     let mine = |it: &&LoadBalancer| it.tags.contains(&names.uid_tag);
     let called = |name: &str| {
@@ -230,7 +230,7 @@ fn by_name(seeker: Seeker<'_>, all: &[LoadBalancer]) -> Found {
 }
 
 /// Others that were made for the very same Service: a request was repeated whose answer was lost.
-fn repeated(seeker: Seeker<'_>, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
+fn repeated(seeker: SearchedService<'_>, chosen: &Id, all: &[LoadBalancer]) -> Vec<Id> {
     let others = all.iter().filter(|it| it.id != *chosen);
     let ours = others
         .filter(|it| it.tags.contains(&seeker.names.uid_tag) && is_owner(seeker, it))
@@ -259,7 +259,7 @@ fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
     }
 }
 
-fn is_owner(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
+fn is_owner(seeker: SearchedService<'_>, balancer: &LoadBalancer) -> bool {
     let names = seeker.names;
     let now = balancer.name == names.load_balancer || balancer.name == names.legacy;
     (now || is_renamed(seeker, balancer)) && !names.of_another_cluster(&balancer.tags)
@@ -267,8 +267,8 @@ fn is_owner(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
 
 /// Whether it is the Service's from when the cluster had another name, rather than that of a
 /// Service of the same name in another cluster.
-fn is_renamed(seeker: Seeker<'_>, balancer: &LoadBalancer) -> bool {
-    let Seeker {
+fn is_renamed(seeker: SearchedService<'_>, balancer: &LoadBalancer) -> bool {
+    let SearchedService {
         intent,
         names,
         cluster,
@@ -318,7 +318,7 @@ pub(crate) fn would_be_ours(names: &Names, cluster: &str, balancer: &LoadBalance
     renamed(&balancer.name, "", cluster).is_some_and(|name| name == names.load_balancer)
 }
 
-fn one(seeker: Seeker<'_>, balancer: &LoadBalancer, surplus: Vec<Id>) -> Found {
+fn one(seeker: SearchedService<'_>, balancer: &LoadBalancer, surplus: Vec<Id>) -> Found {
     let owner = is_owner(seeker, balancer);
     Found::One {
         balancer: Box::new(balancer.clone()),

@@ -15,7 +15,7 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// The floating IPs that are looked for.
 #[derive(Default)]
-pub(crate) struct Sought<'a> {
+pub(crate) struct FloatingIpQuery<'a> {
     /// What the Service's own are described as.
     pub(crate) description: &'a str,
     /// What those of the Service are described as of which it is the last to leave the load
@@ -33,9 +33,9 @@ pub(crate) struct Sought<'a> {
     pub(crate) replaced: bool,
 }
 
-// === impl Sought ===
+// === impl FloatingIpQuery ===
 
-impl<'a> Sought<'a> {
+impl<'a> FloatingIpQuery<'a> {
     pub(crate) fn of(names: &'a Names) -> Self {
         Self {
             description: &names.floating_ip,

@@ -161,8 +161,8 @@ impl Diff<'_> {
             return true;
         }
         // Tags that a user put on a listener of ours do not give it another owner.
-        let of_nobody = !tags.any(|tag| tag.starts_with(SERVICE_PREFIX));
-        self.owner && of_nobody && listener.name.ends_with(&self.names.load_balancer)
+        let without_owner = !tags.any(|tag| tag.starts_with(SERVICE_PREFIX));
+        self.owner && without_owner && listener.name.ends_with(&self.names.load_balancer)
     }
 
     fn there(&self, wanted: &WantedListener) -> Option<&Listener> {

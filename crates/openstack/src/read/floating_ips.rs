@@ -11,7 +11,7 @@ use super::ObserveError;
 use crate::client::ApiError;
 use crate::objects::{FloatingIp, Id, LoadBalancer, Network, Provisioning, Subnet};
 use crate::observed::{Addressing, Found, Goal, Observed};
-use crate::ownership::floating_ips::Sought;
+use crate::ownership::floating_ips::FloatingIpQuery;
 use crate::provider::OpenStack;
 use crate::record::{Record, owned};
 use crate::target::{Target, further_v4, is_floating, requested};
@@ -64,7 +64,10 @@ impl OpenStack {
     }
 
     /// Floating IPs that concern a Service.
-    pub(crate) async fn floating_ips(&self, sought: &Sought<'_>) -> Result<Addressing, ApiError> {
+    pub(crate) async fn floating_ips(
+        &self,
+        sought: &FloatingIpQuery<'_>,
+    ) -> Result<Addressing, ApiError> {
         let mut all = self.all_floating_ips(ago(FRESH)).await?;
         let mut going = HashMap::new();
         if !sought.is_settled(&all) {
@@ -128,7 +131,7 @@ impl OpenStack {
         let port = balancer.vip_port_id.as_ref();
         let requested = requested(spec).filter(|_| floating);
         let mut view = self
-            .floating_ips(&Sought {
+            .floating_ips(&FloatingIpQuery {
                 port,
                 requested,
                 held: if owned(intent) {
@@ -138,7 +141,7 @@ impl OpenStack {
                 },
                 since: intent.created,
                 replaced: is_replaced(intent, balancer),
-                ..Sought::of(&have.names)
+                ..FloatingIpQuery::of(&have.names)
             })
             .await?;
         if let (Some(asked), Some(port)) = (&view.requested, port) {

@@ -10,7 +10,7 @@ use crate::features::Features;
 use crate::names::{Names, SERVICE_PREFIX, floating_ip_beside};
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed};
-use crate::ownership::floating_ips::Sought;
+use crate::ownership::floating_ips::FloatingIpQuery;
 use crate::plan;
 use crate::provider::OpenStack;
 use crate::record::owned;
@@ -61,12 +61,12 @@ impl OpenStack {
         let published = search::published(intent).filter(|_| owned(intent));
         let held: Vec<IpAddr> = published.into_iter().collect();
         have.addressing = self
-            .floating_ips(&Sought {
+            .floating_ips(&FloatingIpQuery {
                 of_owner: of_owner.as_deref(),
                 port: port.as_ref(),
                 held: &held,
                 since: intent.created,
-                ..Sought::of(&have.names)
+                ..FloatingIpQuery::of(&have.names)
             })
             .await?;
         have.groups = self.groups_before_removal(&have).await?;

@@ -21,9 +21,9 @@ use crate::notices::{TIMEOUT, in_error, stuck};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
 use crate::ownership::find::{
-    Seeker, find, marked, names_another, serving_all_the_same, would_be_ours,
+    SearchedService, find, marked, names_another, serving_all_the_same, would_be_ours,
 };
-use crate::ownership::floating_ips::Sought;
+use crate::ownership::floating_ips::FloatingIpQuery;
 use crate::provider::OpenStack;
 use crate::record::Record;
 
@@ -49,7 +49,7 @@ impl OpenStack {
         names: &Names,
     ) -> Result<(Found, bool), ObserveError> {
         let now = Instant::now();
-        let mut seeker = Seeker {
+        let mut seeker = SearchedService {
             intent,
             names,
             cluster: &self.settings.cluster,
@@ -97,7 +97,7 @@ impl OpenStack {
         }
         let traces = match &named {
             Some((_, None)) => {
-                let view = self.floating_ips(&Sought::of(names)).await?;
+                let view = self.floating_ips(&FloatingIpQuery::of(names)).await?;
                 view.spare.is_some()
             }
             _ => false,
@@ -117,7 +117,12 @@ impl OpenStack {
 
     /// Returns what is known of a Service's load balancer before the cloud is read. `given` is the
     /// id that the Service names.
-    fn remembered(&self, seeker: Seeker<'_>, given: Option<&Id>, now: Instant) -> Remembered {
+    fn remembered(
+        &self,
+        seeker: SearchedService<'_>,
+        given: Option<&Id>,
+        now: Instant,
+    ) -> Remembered {
         let memory = self.memory();
         let ago = |age: Duration| now.checked_sub(age).unwrap_or(now);
         let service = &seeker.intent.uid;
@@ -145,7 +150,7 @@ impl OpenStack {
             let row = [row];
             // Its name need not lead to it: it may be about to get the cluster's new one.
             let named = given.or(id).map(|id| (id, row.first()));
-            let seeker = Seeker {
+            let seeker = SearchedService {
                 publishing: id.filter(|_| known.publishes),
                 ..seeker
             };
@@ -181,11 +186,11 @@ impl OpenStack {
     /// and the Service names another one, or none.
     async fn marked<'a>(
         &self,
-        seeker: Seeker<'_>,
+        seeker: SearchedService<'_>,
         remembered: Option<&Id>,
         roster: &'a [LoadBalancer],
     ) -> Result<Option<&'a LoadBalancer>, ApiError> {
-        let Seeker { intent, names, .. } = seeker;
+        let SearchedService { intent, names, .. } = seeker;
         let marked = marked(seeker, remembered, roster);
         if marked.is_empty() {
             return Ok(None);
@@ -256,10 +261,10 @@ impl OpenStack {
         balancer: &LoadBalancer,
         held: &[IpAddr],
     ) -> Result<bool, ApiError> {
-        let sought = Sought {
+        let sought = FloatingIpQuery {
             port: balancer.vip_port_id.as_ref(),
             held,
-            ..Sought::of(names)
+            ..FloatingIpQuery::of(names)
         };
         let view = self.floating_ips(&sought).await?;
         let floating = view.attached.map(|it| it.floating_ip_address);
@@ -272,11 +277,11 @@ impl OpenStack {
     /// to it.
     async fn renamed_with_address(
         &self,
-        seeker: Seeker<'_>,
+        seeker: SearchedService<'_>,
         candidates: Vec<&LoadBalancer>,
         roster: &[LoadBalancer],
     ) -> Result<Option<LoadBalancer>, ApiError> {
-        let Seeker {
+        let SearchedService {
             intent,
             names,
             cluster,

@@ -362,8 +362,8 @@ async fn a_keystone_that_sends_away_is_named_with_what_to_write() {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Moved);
         assert!(!error.is_transient());
-        let told = format!("; write {written} as auth-url");
-        assert!(error.message.ends_with(&told), "{error}");
+        let reported = format!("; write {written} as auth-url");
+        assert!(error.message.ends_with(&reported), "{error}");
         assert_eq!(fake.log().len(), 1, "{auth_url}");
     }
 }

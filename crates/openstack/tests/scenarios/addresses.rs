@@ -661,15 +661,15 @@ async fn f35_flavor_and_zone_are_sent_where_octavia_knows_them() {
         rig.apply(service).await;
         let picture = rig.picture().await;
         let balancer = &picture.balancers[0];
-        let told = rig.cluster.messages("LoadBalancerAvailabilityZonesIgnored");
+        let reported = rig.cluster.messages("LoadBalancerAvailabilityZonesIgnored");
         if minor == 5 {
             assert_eq!(balancer.availability_zone, None);
             assert_eq!(balancer.flavor_id, None);
-            assert_eq!(told.len(), 1, "{told:?}");
+            assert_eq!(reported.len(), 1, "{reported:?}");
         } else {
             assert_eq!(balancer.availability_zone.as_deref(), Some("az1"));
             assert_eq!(balancer.flavor_id.as_ref().unwrap().as_str(), flavor);
-            assert_eq!(told, Vec::<String>::new());
+            assert_eq!(reported, Vec::<String>::new());
         }
         assert_eq!(rig.published("web").len(), 1);
     }

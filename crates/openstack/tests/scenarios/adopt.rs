@@ -190,9 +190,12 @@ async fn a04_of_two_of_one_name_none_is_touched() {
         .collect();
     rig.apply(web()).await;
     assert_eq!(rig.writes(), Vec::<String>::new());
-    let told = rig.cluster.messages("SyncLoadBalancerFailed");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(ids.iter().all(|id| told[0].contains(id)), "{told:?}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(
+        ids.iter().all(|id| reported[0].contains(id)),
+        "{reported:?}"
+    );
     // One is named: that is it.
     rig.edit("web", |row| {
         row.annotations
@@ -300,13 +303,13 @@ async fn a09_everything_follows_the_cluster_to_its_new_name() {
     assert_eq!(picture.listener_at(80).tags, [NAME]);
     assert_eq!(picture.members_at(80).len(), 2);
     assert_eq!(rig.published("web"), [address.to_string()]);
-    let told = rig.cluster.messages("LoadBalancerRename");
-    assert_eq!(told.len(), 1, "{:?}", rig.cluster.events());
+    let reported = rig.cluster.messages("LoadBalancerRename");
+    assert_eq!(reported.len(), 1, "{:?}", rig.cluster.events());
     assert!(
-        told[0].contains(&id)
-            && told[0].contains("kube_service_k_default_web")
-            && told[0].contains(NAME),
-        "{told:?}"
+        reported[0].contains(&id)
+            && reported[0].contains("kube_service_k_default_web")
+            && reported[0].contains(NAME),
+        "{reported:?}"
     );
     rig.forget();
     rig.restart().await;
@@ -444,13 +447,13 @@ async fn one_in_error_that_may_serve_is_never_deleted_when_it_is_taken_over() {
         rig.restart().await;
         rig.wait(Duration::from_secs(400)).await;
         let writes = rig.writes();
-        let mends = |line: &String| line.ends_with("/failover");
-        assert!(writes.iter().all(mends), "{sign:?}: {writes:?}");
+        let repairs = |line: &String| line.ends_with("/failover");
+        assert!(writes.iter().all(repairs), "{sign:?}: {writes:?}");
         let picture = rig.picture().await;
         assert_eq!(picture.balancers[0].id.as_str(), id, "{sign:?}");
         assert_eq!(picture.floating_ips[0].floating_ip_address, address);
-        let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-        assert!(told.contains("is kept"), "{sign:?}: {told}");
+        let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+        assert!(reported.contains("is kept"), "{sign:?}: {reported}");
     }
 }
 
@@ -479,8 +482,8 @@ async fn one_that_serves_nobody_is_made_again_although_a_controller_has_noted_it
             Some(next),
             "{sign:?}"
         );
-        let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-        assert!(!told.contains("remove the annotation"), "{told}");
+        let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+        assert!(!reported.contains("remove the annotation"), "{reported}");
     }
 }
 

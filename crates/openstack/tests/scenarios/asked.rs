@@ -19,9 +19,9 @@ const BACKUPS: &str = "landfall.dev/backup-members";
 
 /// The only warning of a kind.
 fn only(rig: &Rig, reason: &str) -> String {
-    let mut told = rig.cluster.messages(reason);
-    assert_eq!(told.len(), 1, "{told:?} {:?}", rig.cluster.events());
-    told.remove(0)
+    let mut reported = rig.cluster.messages(reason);
+    assert_eq!(reported.len(), 1, "{reported:?} {:?}", rig.cluster.events());
+    reported.remove(0)
 }
 
 async fn is_at_rest(rig: &mut Rig) {
@@ -189,30 +189,30 @@ async fn members_get_the_weights_that_the_service_says() {
         sim.configure(|settings| settings.api_minor = minor);
         let mut rig = Rig::on(sim, conf);
         rig.apply(web().annotated(WEIGHTS, "a=3,10.0.0.5=2")).await;
-        let told = |picture: &Picture| -> Vec<(u16, bool)> {
-            let mut told: Vec<_> = shares(picture).into_iter().map(|it| (it.1, it.2)).collect();
-            told.sort_unstable();
-            told
+        let reported = |picture: &Picture| -> Vec<(u16, bool)> {
+            let mut reported: Vec<_> = shares(picture).into_iter().map(|it| (it.1, it.2)).collect();
+            reported.sort_unstable();
+            reported
         };
-        assert_eq!(told(&rig.picture().await), [(2, false), (3, false)]);
+        assert_eq!(reported(&rig.picture().await), [(2, false), (3, false)]);
         is_at_rest(&mut rig).await;
         say(&mut rig, WEIGHTS, Some("a=0")).await;
-        assert_eq!(told(&rig.picture().await), [(0, false), (1, false)]);
+        assert_eq!(reported(&rig.picture().await), [(0, false), (1, false)]);
         say(&mut rig, BACKUPS, Some("b")).await;
-        assert_eq!(told(&rig.picture().await), [(0, false), (1, true)]);
+        assert_eq!(reported(&rig.picture().await), [(0, false), (1, true)]);
         is_at_rest(&mut rig).await;
         say(&mut rig, BACKUPS, Some("a")).await;
-        assert_eq!(told(&rig.picture().await), [(0, true), (1, false)]);
+        assert_eq!(reported(&rig.picture().await), [(0, true), (1, false)]);
         rig.add_node("c", "10.0.0.6");
         rig.settle().await;
         let three = [(0, true), (1, false), (1, false)];
-        assert_eq!(told(&rig.picture().await), three, "2.{minor} {conf}");
+        assert_eq!(reported(&rig.picture().await), three, "2.{minor} {conf}");
         // What nobody says any more stays as it is.
         rig.forget();
         say(&mut rig, WEIGHTS, None).await;
         say(&mut rig, BACKUPS, None).await;
         assert_eq!(rig.writes(), Vec::<String>::new());
-        assert_eq!(told(&rig.picture().await), three);
+        assert_eq!(reported(&rig.picture().await), three);
         is_at_rest(&mut rig).await;
     }
 }
@@ -394,8 +394,11 @@ async fn what_ovn_leaves_out_is_told_where_somebody_asked_for_it() {
     for (key, value, says) in cases {
         let mut rig = Rig::new(&format!("{OVN}\ncreate-monitor=true"));
         rig.apply(web().annotated(&key, value)).await;
-        let told = only(&rig, "OptionNotSupported");
-        assert!(told.contains(says) && told.contains("ovn"), "{told}");
+        let reported = only(&rig, "OptionNotSupported");
+        assert!(
+            reported.contains(says) && reported.contains("ovn"),
+            "{reported}"
+        );
         let body = bodies(&rig, "POST", "loadbalancers")[0].to_string();
         assert!(
             !body.contains("weight") && !body.contains("backup"),

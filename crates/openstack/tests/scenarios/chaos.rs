@@ -12,10 +12,10 @@ use landfall_openstack::Groups;
 use landfall_testkit::openstack::{Chaos, Fate, Fault, Settle, Sim, Start};
 
 use crate::cluster::Mishap;
+use crate::foreign_objects;
 use crate::image;
 use crate::rig::Rig;
 use crate::shapes::{Dice, Story};
-use crate::strangers;
 use crate::verdict::{Verdict, picture};
 
 /// As many as a debug build tells in half a minute.
@@ -55,7 +55,7 @@ fn whatever_happens_services_converge_or_say_why_not() {
     };
     let next = AtomicUsize::new(0);
     let sums = Sums::default();
-    let tell = || {
+    let report = || {
         let mut failed = Vec::new();
         loop {
             let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) else {
@@ -74,7 +74,7 @@ fn whatever_happens_services_converge_or_say_why_not() {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut failed: Vec<(u64, Problems)> = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(tell)).collect();
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(report)).collect();
         all.into_iter().flat_map(|it| it.join().unwrap()).collect()
     });
     failed.sort();
@@ -168,7 +168,7 @@ async fn story(seed: u64, sums: &Sums) -> Problems {
     let ports = rig.sim.ports();
     let of_node = ports.iter().find(|it| it["name"] == "a");
     if dice.once_in(2) {
-        strangers::settle_in(&rig.sim, of_node.and_then(|it| it["id"].as_str()));
+        foreign_objects::settle_in(&rig.sim, of_node.and_then(|it| it["id"].as_str()));
     }
     let foreign = rig.sim.snapshot_foreign();
     let mut story = Story::new(seed);
@@ -185,7 +185,7 @@ async fn story(seed: u64, sums: &Sums) -> Problems {
         };
         rig.wait(Duration::from_millis(pause as u64)).await;
         if dice.once_in(6) {
-            story.told.push("restart".to_owned());
+            story.reported.push("restart".to_owned());
             rig.kill();
             rig.wait(Duration::from_millis(dice.below(5_000) as u64))
                 .await;
@@ -225,7 +225,7 @@ async fn story(seed: u64, sums: &Sums) -> Problems {
     add(&sums.reasons, reasons);
     add(&sums.services, story.shapes.len());
     if !problems.is_empty() {
-        problems.push(story.told.join("\n"));
+        problems.push(story.reported.join("\n"));
         problems.push(last_calls(&rig.sim));
     }
     problems

@@ -65,12 +65,12 @@ impl Cluster {
             clippy::disallowed_methods,
             reason = "a test's watch must never wait for its reader"
         )]
-        let (tell, told) = mpsc::unbounded_channel();
+        let (report, reported) = mpsc::unbounded_channel();
         for fact in self.facts() {
-            tell.send(fact).unwrap();
+            report.send(fact).unwrap();
         }
-        self.state().watch = Some(tell);
-        told
+        self.state().watch = Some(report);
+        reported
     }
 
     /// Everything that is there, as a watch begins.
@@ -128,13 +128,13 @@ impl Cluster {
     pub fn put_node(&self, node: Arc<NodeRow>) {
         let mut state = self.state();
         state.nodes.insert(node.name.clone(), node.clone());
-        state.tell(Fact::Node(node));
+        state.report(Fact::Node(node));
     }
 
     pub fn remove_node(&self, name: &str) {
         let mut state = self.state();
         state.nodes.remove(name);
-        state.tell(Fact::NodeGone(name.into()));
+        state.report(Fact::NodeGone(name.into()));
     }
 
     /// A Service as it is; `None`: it is gone.
@@ -239,16 +239,16 @@ impl State {
     fn put(&mut self, mut row: ServiceRow) {
         self.version += 1;
         row.resource_version = Some(self.version.to_string().into());
-        self.tell(Fact::Service(Arc::new(row.clone())));
+        self.report(Fact::Service(Arc::new(row.clone())));
         self.services.insert(row.key.clone(), row);
     }
 
     fn remove(&mut self, key: &ServiceKey) {
         self.services.remove(key);
-        self.tell(Fact::ServiceGone(key.clone()));
+        self.report(Fact::ServiceGone(key.clone()));
     }
 
-    fn tell(&self, fact: Fact) {
+    fn report(&self, fact: Fact) {
         if let Some(watch) = &self.watch {
             // A controller that was killed does not listen.
             let _ = watch.send(fact);

@@ -14,9 +14,9 @@ use landfall_testkit::svc;
 use serde_json::Value;
 
 use crate::cluster::{Halt, Mishap};
+use crate::foreign_objects;
 use crate::image::{self, Detail};
 use crate::rig::Rig;
-use crate::strangers;
 
 /// What people do.
 type Act = fn(&mut Rig);
@@ -128,7 +128,7 @@ impl Flow {
         }
         let ports = rig.sim.ports();
         let of_node = ports.iter().find(|it| it["name"] == "a");
-        strangers::settle_in(&rig.sim, of_node.and_then(|it| it["id"].as_str()));
+        foreign_objects::settle_in(&rig.sim, of_node.and_then(|it| it["id"].as_str()));
         let foreign = rig.sim.snapshot_foreign();
         let mut problems = Vec::new();
         rig.start();

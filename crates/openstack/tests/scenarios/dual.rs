@@ -191,8 +191,11 @@ async fn datagrams_need_nodes_of_the_family() {
     assert!(is_programmed(&rig));
     let mut rig = old_octavia("");
     rig.apply(udp(FamilyPolicy::RequireDualStack)).await;
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-    assert!(told.contains("no node has an IPv6 address"), "{told}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+    assert!(
+        reported.contains("no node has an IPv6 address"),
+        "{reported}"
+    );
     assert_eq!(rig.writes(), Vec::<String>::new());
     // A node that has one is enough.
     with_both(&rig);
@@ -409,8 +412,8 @@ async fn a_floating_ip_that_is_refused_leaves_the_other_family_serving() {
         rig.published("web"),
         [picture.balancers[0].vip_address.unwrap().to_string()]
     );
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-    assert!(told.to_lowercase().contains("quota"), "{told}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+    assert!(reported.to_lowercase().contains("quota"), "{reported}");
     assert!(!is_programmed(&rig));
 }
 
@@ -580,8 +583,8 @@ async fn the_place_of_the_second_load_balancer_is_no_choice_that_was_changed() {
     let service = service.annotated("loadbalancer.openstack.org/subnet-id", &subnet);
     rig.apply(service).await;
     assert_eq!(rig.picture().await.balancers.len(), 2);
-    let told = rig.cluster.messages("OptionNotApplicable");
-    assert_eq!(told, Vec::<String>::new());
+    let reported = rig.cluster.messages("OptionNotApplicable");
+    assert_eq!(reported, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -620,8 +623,11 @@ async fn who_wants_no_ipv4_address_any_more_takes_none_from_those_who_share_it()
     assert_eq!(after.floating_ips, before.floating_ips);
     assert_eq!(after.listeners.len(), 2);
     assert_eq!(rig.published("guest"), published);
-    let told = rig.cluster.messages("ConflictingOptions").join("; ");
-    assert!(told.contains("kube_service_c1_default_guest"), "{told}");
+    let reported = rig.cluster.messages("ConflictingOptions").join("; ");
+    assert!(
+        reported.contains("kube_service_c1_default_guest"),
+        "{reported}"
+    );
     rig.delete("guest").await;
     rig.wait(AUDIT).await;
     rig.settle().await;

@@ -163,8 +163,8 @@ async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option
     let write = refused.lock().unwrap().clone()?;
     let picture = rig.picture().await;
     let now = served(&picture);
-    let told = refusal(&rig, "web");
-    let context = format!("{} {nth} {write:?}: {now:?}; {told}", edit.0);
+    let reported = refusal(&rig, "web");
+    let context = format!("{} {nth} {write:?}: {now:?}; {reported}", edit.0);
     let new_node = |members: &[String]| members.iter().any(|it| it.starts_with("10.0.0.6:"));
     let mut faults = Vec::new();
     // Each port that was served and still is wanted is served, by nodes that are there; of the
@@ -201,7 +201,7 @@ async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option
     if surplus > 1 {
         faults.push(format!("{surplus} ports are open that nothing asks for"));
     }
-    if told.is_empty() && !write.line.contains("security-group") && now != *wanted {
+    if reported.is_empty() && !write.line.contains("security-group") && now != *wanted {
         faults.push("nothing is told".to_owned());
     }
     // Once the cloud takes it, it is had.

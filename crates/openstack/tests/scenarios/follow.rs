@@ -98,10 +98,10 @@ async fn c13_without_any_node_the_members_go_and_the_load_balancer_stays() {
         [format!("PUT /v2/lbaas/pools/{pool}/members")]
     );
     let events = rig.cluster.events();
-    let told = events
+    let reported = events
         .iter()
         .filter(|it| *it == "web UnAvailableLoadBalancer");
-    assert_eq!(told.count(), 1, "{events:?}");
+    assert_eq!(reported.count(), 1, "{events:?}");
     assert_eq!(rig.published("web").len(), 1);
     // Nodes that come back are members again.
     rig.add_node("c", "10.0.0.6");
@@ -189,8 +189,11 @@ async fn c16_sctp_on_an_old_octavia_is_refused_with_its_version() {
         .node_port(30900);
     rig.apply(service).await;
     assert_eq!(rig.writes(), Vec::<String>::new());
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-    assert!(told.contains("2.23") && told.contains("2.22"), "{told}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+    assert!(
+        reported.contains("2.23") && reported.contains("2.22"),
+        "{reported}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

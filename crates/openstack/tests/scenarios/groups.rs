@@ -362,9 +362,9 @@ async fn g14_a_node_that_is_no_server_is_told_of_and_passed_over() {
     let row = row.with(|row| row.provider_id = Some("metal3://x/y".into()));
     rig.cluster.put_node(row.row());
     rig.apply(web()).await;
-    let told = rig.cluster.messages("LoadBalancerNodesUnguarded");
-    assert_eq!(told.len(), 1);
-    assert!(told[0].contains("metal"), "{told:?}");
+    let reported = rig.cluster.messages("LoadBalancerNodesUnguarded");
+    assert_eq!(reported.len(), 1);
+    assert!(reported[0].contains("metal"), "{reported:?}");
     assert_eq!(rig.picture().await.members_at(80).len(), 3);
     let group = group(&rig, OWN).await.unwrap();
     assert!(guards(&rig, &group, "a").await && guards(&rig, &group, "b").await);

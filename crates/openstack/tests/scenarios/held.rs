@@ -53,10 +53,10 @@ async fn a_listener_serves_on_when_its_replacement_is_refused() {
             .count()
     };
     assert_eq!(tries(&rig), 1, "{:?}", rig.writes());
-    let told = refusal(&rig, "web");
+    let reported = refusal(&rig, "web");
     assert!(
-        told.contains("PKCS12") && told.contains(&short(TLS)),
-        "{told}"
+        reported.contains("PKCS12") && reported.contains(&short(TLS)),
+        "{reported}"
     );
     rig.add_node("c", "10.0.0.6");
     rig.settle().await;
@@ -173,10 +173,10 @@ async fn members_follow_nodes_although_tags_and_pools_are_refused() {
             (of_kind && !members).then_some("Invalid input for field/attribute tags")
         });
         annotate(&mut rig, &[(key, value)]).await;
-        let told = refusal(&rig, "web");
-        assert!(told.contains("Invalid input"), "{key}: {told}");
+        let reported = refusal(&rig, "web");
+        assert!(reported.contains("Invalid input"), "{key}: {reported}");
         if key.ends_with("-tags") {
-            assert!(told.contains(&short(key)), "{key}: {told}");
+            assert!(reported.contains(&short(key)), "{key}: {reported}");
         }
         rig.forget();
         rig.add_node("c", "10.0.0.6");

@@ -182,8 +182,8 @@ async fn how_much_a_cloud_takes_at_once_is_learned_from_its_refusal() {
     rig.settle().await;
     assert_eq!(rig.picture().await.members_at(80).len(), 152);
     assert_eq!(rig.published("web").len(), 1);
-    let told = rig.cluster.messages("SyncLoadBalancerFailed");
-    assert_eq!(told, Vec::<String>::new());
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(reported, Vec::<String>::new());
     let creations = rig.writes();
     let creations = creations
         .iter()

@@ -43,8 +43,8 @@ async fn c17_one_that_fails_while_it_is_made_is_made_anew() {
     assert!(writes[1].ends_with("?cascade=true"));
     assert_eq!(writes[2], format!("POST {BALANCERS}"));
     assert_eq!(writes[3], "POST /v2.0/floatingips");
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-    assert!(told.contains("ERROR"), "{:?}", rig.cluster.events());
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+    assert!(reported.contains("ERROR"), "{:?}", rig.cluster.events());
     assert_eq!(
         rig.cluster.events().last().unwrap(),
         "web EnsuredLoadBalancer"
@@ -132,8 +132,8 @@ async fn one_that_may_still_serve_is_kept_and_told_of_until_that_is_known_to_be_
         let service = rig.cluster.service("web").unwrap();
         let condition = service.status.condition(ConditionType::Programmed).unwrap();
         assert!(!condition.status, "{condition:?}");
-        let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-        assert!(told.contains("is kept"), "{operating}: {told}");
+        let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+        assert!(reported.contains("is kept"), "{operating}: {reported}");
         fail(&rig, &id, "OFFLINE");
         rig.wait(AUDIT).await;
         rig.settle().await;
@@ -212,9 +212,9 @@ async fn c18_one_that_never_ends_is_told() {
     rig.sim.next_fate(Fate::Stuck);
     rig.apply(web()).await;
     rig.wait(Duration::from_secs(120)).await;
-    let told = rig.cluster.messages("SyncLoadBalancerFailed");
-    assert_eq!(told.len(), 1, "{:?}", rig.cluster.events());
-    assert!(told[0].contains("PENDING_CREATE"), "{told:?}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(reported.len(), 1, "{:?}", rig.cluster.events());
+    assert!(reported[0].contains("PENDING_CREATE"), "{reported:?}");
     rig.sim
         .release(rig.picture().await.balancers[0].id.as_str());
     rig.settle().await;
@@ -426,6 +426,6 @@ async fn c27_one_that_the_user_named_is_not_replaced() {
     rig.apply(web().annotated(LOAD_BALANCER_ID, "11111111-2222-4333-8444-555555555555"))
         .await;
     assert_eq!(rig.writes(), Vec::<String>::new());
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
-    assert!(told.contains(LOAD_BALANCER_ID), "{told}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join(" ");
+    assert!(reported.contains(LOAD_BALANCER_ID), "{reported}");
 }

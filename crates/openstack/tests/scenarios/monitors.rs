@@ -186,8 +186,11 @@ async fn h08_numbers_that_octavia_would_refuse_are_refused_by_name_and_nothing_i
         rig.forget();
         annotate(&mut rig, &[(key, value)]).await;
         assert!(refusal(&rig, "web").contains(key));
-        let told = rig.cluster.messages("SyncLoadBalancerFailed");
-        assert!(told.len() == 1 && told[0].contains(key), "{told:?}");
+        let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+        assert!(
+            reported.len() == 1 && reported[0].contains(key),
+            "{reported:?}"
+        );
         assert_eq!(rig.writes(), Vec::<String>::new());
         assert_eq!(rig.published("web"), published);
     }

@@ -68,10 +68,10 @@ async fn who_makes_a_load_balancer_internal_does_not_cut_those_who_share_it() {
         owner.forget();
         owner.apply(web().annotated(INTERNAL, "true")).await;
         owner.wait(AUDIT).await;
-        let told = refusal(&owner, "web");
+        let reported = refusal(&owner, "web");
         let tag = format!("kube_service_{cluster}_default_guest");
         for part in ["can't become internal", INTERNAL, &tag, &published[0]] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(reported.contains(part), "{part}: {reported}");
         }
         assert_eq!(owner.writes(), Vec::<String>::new(), "{cluster}");
         assert_eq!(guests_part(&owner.picture().await), before);
@@ -112,8 +112,11 @@ async fn a_listener_of_another_keeps_the_floating_ip_where_the_tag_was_lost() {
     let before = guests_part(&owner.picture().await);
     owner.apply(web().annotated(INTERNAL, "true")).await;
     assert_eq!(guests_part(&owner.picture().await), before);
-    let told = refusal(&owner, "web");
-    assert!(told.contains("kube_service_c2_default_guest"), "{told}");
+    let reported = refusal(&owner, "web");
+    assert!(
+        reported.contains("kube_service_c2_default_guest"),
+        "{reported}"
+    );
 }
 
 /// Octavia gives a load balancer up, and says of its traffic that there is none.
@@ -146,10 +149,10 @@ async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_aga
         assert!(writes.iter().all(|line| *line == failover), "{writes:?}");
         assert!((3..10).contains(&writes.len()), "{writes:?}");
         assert_eq!(guests_part(&owner.picture().await), before);
-        let told = refusal(&owner, "web");
+        let reported = refusal(&owner, "web");
         let tag = format!("kube_service_{cluster}_default_guest");
         for part in ["is in ERROR", "not recreated", &tag] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(reported.contains(part), "{part}: {reported}");
         }
         // A restart knows no better.
         owner.restart().await;
@@ -184,8 +187,8 @@ async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() 
     owner.restart().await;
     owner.wait(AUDIT).await;
     assert_eq!(guests_part(&owner.picture().await), before);
-    let told = refusal(&owner, "web");
-    assert!(told.contains("not recreated"), "{told}");
+    let reported = refusal(&owner, "web");
+    assert!(reported.contains("not recreated"), "{reported}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,8 +53,8 @@ fn reason(rig: &Rig, name: &str) -> Option<Code> {
 
 /// What people were told last of a failure.
 fn failure(rig: &Rig) -> String {
-    let told = rig.cluster.messages("SyncLoadBalancerFailed");
-    told.last().cloned().unwrap_or_default()
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    reported.last().cloned().unwrap_or_default()
 }
 
 async fn detach(rig: &Rig) -> Id {

@@ -162,9 +162,9 @@ async fn l25_an_unknown_algorithm_is_told_of_and_the_rest_goes_on() {
     assert_eq!(picture.pool_at(80).lb_algorithm, "ROUND_ROBIN");
     assert_eq!(picture.listener_at(80).timeout_client_data, Some(70_000));
     let events = rig.cluster.events();
-    let told = "web LoadBalancerLbMethodUnknown".to_owned();
+    let reported = "web LoadBalancerLbMethodUnknown".to_owned();
     assert_eq!(
-        events.iter().filter(|it| **it == told).count(),
+        events.iter().filter(|it| **it == reported).count(),
         1,
         "{events:?}"
     );
@@ -454,24 +454,27 @@ async fn l35_what_is_no_selector_is_told_and_leaves_the_members_alone() {
         } else {
             &BOTH[..1]
         };
-        let told = |rig: &Rig| {
+        let reported = |rig: &Rig| {
             let service = rig.cluster.service("web").unwrap();
             let accepted = service.status.condition(ConditionType::Accepted).unwrap();
             assert!(accepted.status, "{accepted:?}");
-            let told = rig.cluster.messages("InvalidAnnotation");
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told[0].contains(&key) && told[0].contains("🦀"), "{told:?}");
+            let reported = rig.cluster.messages("InvalidAnnotation");
+            assert_eq!(reported.len(), 1, "{reported:?}");
+            assert!(
+                reported[0].contains(&key) && reported[0].contains("🦀"),
+                "{reported:?}"
+            );
         };
         rig.apply(web().annotated(&key, "🦀 =,;")).await;
         assert_eq!(rig.picture().await.members_at(80), expected, "{conf}");
-        told(&rig);
+        reported(&rig);
         // The same for one that works.
         rig.apply(web()).await;
         rig.forget();
         rig.apply(web().annotated(&key, "🦀 =,;")).await;
         assert_eq!(rig.writes(), Vec::<String>::new(), "{conf}");
         assert_eq!(rig.picture().await.members_at(80), expected, "{conf}");
-        told(&rig);
+        reported(&rig);
         // One that is valid, and fits no node, empties the pool as ever.
         rig.apply(web().annotated(&key, "env=test")).await;
         assert_eq!(rig.picture().await.members_at(80), [""; 0], "{conf}");

@@ -23,10 +23,10 @@ async fn ranges_of_a_family_without_an_address_are_left_out_and_named() {
     rig.apply(mixed()).await;
     assert_eq!(allowed(&rig.picture().await), ["10.0.0.0/8"]);
     assert_eq!(rig.published("web").len(), 1);
-    let told = rig.cluster.messages("LoadBalancerSourceRangesIgnored");
-    assert_eq!(told.len(), 1, "{:?}", rig.cluster.events());
-    assert!(told[0].contains("2001:db8:1::/48"), "{told:?}");
-    assert!(!told[0].contains("10.0.0.0/8"), "{told:?}");
+    let reported = rig.cluster.messages("LoadBalancerSourceRangesIgnored");
+    assert_eq!(reported.len(), 1, "{:?}", rig.cluster.events());
+    assert!(reported[0].contains("2001:db8:1::/48"), "{reported:?}");
+    assert!(!reported[0].contains("10.0.0.0/8"), "{reported:?}");
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
@@ -46,8 +46,11 @@ async fn ranges_of_the_other_family_only_let_nobody_in() {
     let mut rig = Rig::new("");
     rig.apply(only_six()).await;
     assert_eq!(allowed(&rig.picture().await), nobody);
-    let told = rig.cluster.messages("LoadBalancerSourceRangesIgnored");
-    assert!(told[0].contains("no client may connect"), "{told:?}");
+    let reported = rig.cluster.messages("LoadBalancerSourceRangesIgnored");
+    assert!(
+        reported[0].contains("no client may connect"),
+        "{reported:?}"
+    );
     // Everybody was let in before: that ends, too.
     let mut rig = Rig::new("");
     rig.apply(web()).await;

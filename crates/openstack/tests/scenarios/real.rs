@@ -77,9 +77,9 @@ pub fn provider() -> Option<&'static str> {
 
 /// Works with the hands of the test, while its own runtime stands still.
 pub fn wait_for<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
-    let (tell, told) = mpsc::channel();
-    HANDS.spawn(async move { tell.send(work.await) });
-    told.recv().unwrap()
+    let (report, reported) = mpsc::channel();
+    HANDS.spawn(async move { report.send(work.await) });
+    reported.recv().unwrap()
 }
 
 // === impl Real ===

@@ -79,8 +79,8 @@ async fn c17_what_always_fails_is_asked_for_less_and_less_often() {
         .filter(|it| it.starts_with("POST"))
         .count();
     assert!((10..=20).contains(&asked), "{asked}");
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
-    assert!(told.contains("went to ERROR"), "{told}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
+    assert!(reported.contains("went to ERROR"), "{reported}");
     // One that works is had, and the next failure is a first one.
     rig.sim.on_lock(|_, _| Fate::Active);
     rig.wait(Duration::from_secs(400)).await;
@@ -274,10 +274,12 @@ async fn what_was_chosen_for_good_is_told_of_when_it_is_chosen_differently() {
         rig.forget();
         let other = "99999999-9999-4999-8999-999999999999";
         annotate(&mut rig, &[(key, other)]).await;
-        let told = remarks(&rig);
+        let reported = remarks(&rig);
         assert!(
-            told.contains("was created with") && told.contains(key) && told.contains(other),
-            "{key}: {told}"
+            reported.contains("was created with")
+                && reported.contains(key)
+                && reported.contains(other),
+            "{key}: {reported}"
         );
         assert_eq!(rig.published("web").len(), 1);
         // The members' subnet follows the VIP's where none is named for them.
@@ -350,14 +352,14 @@ async fn g12_a_node_that_nothing_guards_is_no_member_of_a_port_with_source_range
             .await;
         let picture = rig.picture().await;
         assert_eq!(picture.members_at(80).len(), 4);
-        let told = rig
+        let reported = rig
             .cluster
             .messages("LoadBalancerNodesUnguarded")
             .join("; ");
         assert_eq!(
-            told.contains("2 nodes are no members") && told.contains("c, metal"),
+            reported.contains("2 nodes are no members") && reported.contains("c, metal"),
             strict,
-            "{told}"
+            "{reported}"
         );
         let guarded = ["10.0.0.4:30022", "10.0.0.5:30022"];
         assert_eq!(

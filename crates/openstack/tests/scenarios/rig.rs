@@ -210,7 +210,7 @@ impl Rig {
             Arc::new(self.cluster.clone()),
         );
         let mut watch = self.cluster.watch();
-        let (facts, told) = mpsc::channel(64);
+        let (facts, reported) = mpsc::channel(64);
         let (wakes, woken) = mpsc::channel(16);
         provider.wake_through(wakes.clone());
         let feed = tokio::spawn(async move {
@@ -221,7 +221,7 @@ impl Rig {
                 }
             }
         });
-        let engine = tokio::spawn(engine.run(told, woken, CancellationToken::new()));
+        let engine = tokio::spawn(engine.run(reported, woken, CancellationToken::new()));
         self.controller = Some(Controller { engine, feed });
     }
 

@@ -323,9 +323,9 @@ async fn r16_a_quota_is_told_in_the_server_s_words_and_nothing_is_made_twice() {
     let mut rig = Rig::new("");
     rig.sim.limit_load_balancers(Some(0));
     rig.apply(web()).await;
-    let told = rig.cluster.messages("SyncLoadBalancerFailed");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("Quota has been met"), "{told:?}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("Quota has been met"), "{reported:?}");
     assert!(rig.picture().await.is_empty());
     rig.sim.limit_load_balancers(None);
     rig.wait(Duration::from_secs(60)).await;
@@ -339,9 +339,9 @@ async fn r16_without_a_floating_ip_the_rest_is_there_once() {
     let mut rig = Rig::new("");
     rig.sim.limit_floating_ips(Some(0));
     rig.apply(web()).await;
-    let told = rig.cluster.messages("SyncLoadBalancerFailed");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("floatingip"), "{told:?}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("floatingip"), "{reported:?}");
     let picture = rig.picture().await;
     assert_eq!(picture.balancers.len(), 1);
     assert_eq!(rig.published("web"), Vec::<String>::new());

@@ -36,7 +36,7 @@ pub struct Story {
     pub nodes: BTreeMap<String, String>,
     born: u32,
     /// What was done, for whoever reads of a failure.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
 }
 
 const PORTS: [(Protocol, u16); 6] = [
@@ -191,7 +191,7 @@ impl Story {
             shapes: BTreeMap::new(),
             nodes: BTreeMap::from([node("a", "10.0.0.4"), node("b", "10.0.0.5")]),
             born: 0,
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -223,7 +223,7 @@ impl Story {
                 shape.annotations.insert(LOAD_BALANCER_ID, id.clone());
             }
         }
-        self.told.push(format!("create {shape:?}"));
+        self.reported.push(format!("create {shape:?}"));
         rig.cluster.apply(&shape.build(false).row());
         self.shapes.insert(name.to_owned(), shape);
     }
@@ -243,7 +243,7 @@ impl Story {
         } else {
             shape.roll_option(&mut self.dice);
         }
-        self.told.push(format!("change {shape:?}"));
+        self.reported.push(format!("change {shape:?}"));
         rig.cluster.apply(&shape.build(false).row());
     }
 
@@ -253,14 +253,14 @@ impl Story {
             return;
         };
         shape.plain = !shape.plain;
-        self.told.push(format!("type {name} {}", shape.plain));
+        self.reported.push(format!("type {name} {}", shape.plain));
         rig.cluster.apply(&shape.build(false).row());
     }
 
     fn delete(&mut self, rig: &mut Rig) {
         let Some(name) = self.some() else { return };
         self.shapes.remove(&name);
-        self.told.push(format!("delete {name}"));
+        self.reported.push(format!("delete {name}"));
         rig.cluster.delete(&name);
     }
 
@@ -269,7 +269,7 @@ impl Story {
             let names: Vec<String> = self.nodes.keys().cloned().collect();
             if let Some(name) = self.dice.pick(&names) {
                 self.nodes.remove(name);
-                self.told.push(format!("lose node {name}"));
+                self.reported.push(format!("lose node {name}"));
                 rig.cluster.remove_node(name);
             }
             return;
@@ -279,7 +279,7 @@ impl Story {
             format!("n{}", self.born),
             format!("10.0.0.{}", 100 + self.born),
         );
-        self.told.push(format!("gain node {name}"));
+        self.reported.push(format!("gain node {name}"));
         rig.add_node(&name, &address);
         self.nodes.insert(name, address);
     }
@@ -300,14 +300,16 @@ impl Story {
         let floating = ours(sim.floating_ips());
         if kind == 0 {
             if let Some(it) = self.dice.pick(&floating) {
-                self.told.push(format!("remove floating IP {}", it["id"]));
+                self.reported
+                    .push(format!("remove floating IP {}", it["id"]));
                 sim.delete(text(it, "id"));
             }
             return;
         }
         if kind == 1 {
             if let Some(it) = self.dice.pick(&floating) {
-                self.told.push(format!("detach floating IP {}", it["id"]));
+                self.reported
+                    .push(format!("detach floating IP {}", it["id"]));
                 let path = format!("/v2.0/floatingips/{}", text(it, "id"));
                 let body = json!({"floatingip": {"port_id": null}});
                 drop(sim.hand(Service::Network, &Method::PUT, &path, body));
@@ -322,7 +324,7 @@ impl Story {
             };
             let rules = group["security_group_rules"].as_array().cloned();
             if let Some(rule) = self.dice.pick(&rules.unwrap_or_default()) {
-                self.told.push(format!("remove rule {}", rule["id"]));
+                self.reported.push(format!("remove rule {}", rule["id"]));
                 sim.delete(text(rule, "id"));
             }
             return;
@@ -364,6 +366,6 @@ impl Story {
                 ("break balancer", true)
             }
         };
-        self.told.push(format!("{what} of {id}: {done}"));
+        self.reported.push(format!("{what} of {id}: {done}"));
     }
 }

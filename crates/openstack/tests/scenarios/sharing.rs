@@ -270,8 +270,8 @@ async fn s11_who_shares_does_not_become_internal_and_goes_on_as_it_was() {
     rig.forget();
     rig.apply(second(8080, &balancer).annotated(key, "true"))
         .await;
-    let told = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
-    assert!(told.contains("can't share"), "{told}");
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed").join("; ");
+    assert!(reported.contains("can't share"), "{reported}");
     assert!(refusal(&rig, "second").contains("can't share"));
     assert_eq!(rig.writes(), Vec::<String>::new());
     // What is open is what is published, and it follows nodes.
@@ -382,10 +382,13 @@ async fn a_service_does_not_leave_its_own_for_another_that_is_named_later() {
         let before = rig.sim.load_balancer(mine.id.as_str());
         rig.forget();
         name_another(&mut rig, id).await;
-        let told = rig.cluster.messages("LoadBalancerIdIgnored");
-        assert_eq!(told.len(), 1, "{id}");
+        let reported = rig.cluster.messages("LoadBalancerIdIgnored");
+        assert_eq!(reported.len(), 1, "{id}");
         let parts = [lb("load-balancer-id"), id.to_owned(), own.to_string()];
-        assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        assert!(
+            parts.iter().all(|part| reported[0].contains(part)),
+            "{reported:?}"
+        );
         assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
         // What somebody wrote is not fought over, and does not lead astray.
         rig.restart().await;
@@ -425,10 +428,13 @@ async fn a_service_does_not_leave_one_that_it_shares_for_another_that_is_named_l
             row.annotations.insert(key, id.to_owned());
         };
         rig.edit("second", named).await;
-        let told = rig.cluster.messages("LoadBalancerIdIgnored");
-        assert_eq!(told.len(), 1, "{id}");
+        let reported = rig.cluster.messages("LoadBalancerIdIgnored");
+        assert_eq!(reported.len(), 1, "{id}");
         let parts = [id.to_owned(), shared.to_string()];
-        assert!(parts.iter().all(|part| told[0].contains(part)), "{told:?}");
+        assert!(
+            parts.iter().all(|part| reported[0].contains(part)),
+            "{reported:?}"
+        );
         rig.restart().await;
         assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
         assert_eq!(rig.published("second"), published);

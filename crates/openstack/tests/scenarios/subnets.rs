@@ -249,9 +249,9 @@ async fn a_floating_ip_that_somebody_removed_is_replaced_and_told_of() {
         let found = found.unwrap().floating_ip_address;
         assert_ne!(found, lost.floating_ip_address);
         assert_eq!(rig.published("web"), [found.to_string()]);
-        let told = rig.cluster.messages("LoadBalancerFloatingIPLost");
-        assert_eq!(told.len(), 1, "{:?}", rig.cluster.events());
-        assert!(told[0].contains(&lost.floating_ip_address.to_string()));
+        let reported = rig.cluster.messages("LoadBalancerFloatingIPLost");
+        assert_eq!(reported.len(), 1, "{:?}", rig.cluster.events());
+        assert!(reported[0].contains(&lost.floating_ip_address.to_string()));
         rig.delete("web").await;
         assert_eq!(rig.picture().await.floating_ips.len(), 1);
     }

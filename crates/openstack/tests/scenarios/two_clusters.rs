@@ -73,14 +73,14 @@ async fn s14_of_two_clusters_on_one_load_balancer_neither_takes_anything_from_th
     guest
         .apply(guest_service(&id).annotated(INTERNAL, "true"))
         .await;
-    let told = refusal(&guest, "guest");
-    assert!(told.contains("can't share"), "{told}");
+    let reported = refusal(&guest, "guest");
+    assert!(reported.contains("can't share"), "{reported}");
     assert_eq!(guest.published("guest"), published);
 
     // The owner can't be internal either, as long as there is a guest.
     owner.apply(web().annotated(INTERNAL, "true")).await;
-    let told = refusal(&owner, "web");
-    assert!(told.contains("can't become internal"), "{told}");
+    let reported = refusal(&owner, "web");
+    assert!(reported.contains("can't become internal"), "{reported}");
     assert_eq!(guests_part(&owner.picture().await), before);
     assert_eq!(owner.published("web"), published);
     owner
@@ -98,8 +98,8 @@ async fn s14_of_two_clusters_on_one_load_balancer_neither_takes_anything_from_th
         guest
             .apply(guest_service(&id).annotated(&short(TLS), &reference))
             .await;
-        let told = refusal(&guest, "guest");
-        assert!(told.contains(&short(TLS)), "{told}");
+        let reported = refusal(&guest, "guest");
+        assert!(reported.contains(&short(TLS)), "{reported}");
     }
     guest.add_node("z", "10.0.0.26");
     guest.settle().await;

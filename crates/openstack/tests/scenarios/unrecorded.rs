@@ -59,11 +59,11 @@ fn assert_kept(
     assert_eq!(rig.published(name), published);
     assert_eq!(rig.writes(), Vec::<String>::new());
     assert_eq!(refusal(rig, name), "");
-    let told = rig.cluster.messages("LoadBalancerIdIgnored");
-    assert_eq!(told.len(), usize::from(!restarts), "{told:?}");
+    let reported = rig.cluster.messages("LoadBalancerIdIgnored");
+    assert_eq!(reported.len(), usize::from(!restarts), "{reported:?}");
     let parts = [serving.as_str(), named.as_str()];
     let complete = |it: &String| parts.iter().all(|part| it.contains(part));
-    assert!(told.iter().all(complete), "{told:?}");
+    assert!(reported.iter().all(complete), "{reported:?}");
     let annotated = rig.annotation(name, &lb("load-balancer-id"));
     assert_eq!(annotated, Some(named.to_string()));
 }
@@ -160,9 +160,9 @@ async fn a_tag_that_an_earlier_service_of_the_name_left_keeps_no_other_from_what
         vec![NAME],
     ] {
         rig.sim.relabel(own.as_str(), &json!({ "tags": tags }));
-        let anew = web().annotated(&lb("load-balancer-id"), other.as_str());
+        let again = web().annotated(&lb("load-balancer-id"), other.as_str());
         let uid = format!("uid-{}", tags.len());
-        rig.apply(anew.with(|row| row.uid = landfall_model::Uid::new(&uid)))
+        rig.apply(again.with(|row| row.uid = landfall_model::Uid::new(&uid)))
             .await;
         let picture = rig.picture().await;
         let used = picture.balancers.iter().find(|it| it.id == other).unwrap();
@@ -202,7 +202,7 @@ async fn an_id_of_one_that_is_gone_gives_way_to_that_of_the_service_s_own() {
         assert_eq!(rig.annotation("web", &lb("load-balancer-id")), own);
         assert_eq!(rig.published("web"), published);
         assert_eq!(rig.writes(), Vec::<String>::new());
-        let told = rig.cluster.messages("LoadBalancerIdIgnored");
-        assert_eq!(told, Vec::<String>::new());
+        let reported = rig.cluster.messages("LoadBalancerIdIgnored");
+        assert_eq!(reported, Vec::<String>::new());
     }
 }

@@ -85,9 +85,9 @@ impl Verdict<'_> {
             }
         }
         for name in &content {
-            self.judge(name, &mut problems);
+            self.validate(name, &mut problems);
         }
-        self.judge_rest(&content, &mut problems);
+        self.validate_rest(&content, &mut problems);
         (problems, reasons)
     }
 
@@ -137,7 +137,7 @@ impl Verdict<'_> {
     }
 
     /// A Service that says that all is well.
-    fn judge(&self, name: &str, problems: &mut Vec<String>) {
+    fn validate(&self, name: &str, problems: &mut Vec<String>) {
         let (is, shall) = (listeners(&self.is, name), listeners(&self.shall, name));
         if is != shall {
             let text = crate::crash::difference(&shall.into(), &is.into());
@@ -181,7 +181,7 @@ impl Verdict<'_> {
     }
 
     /// What belongs to no Service.
-    fn judge_rest(&self, content: &BTreeSet<&str>, problems: &mut Vec<String>) {
+    fn validate_rest(&self, content: &BTreeSet<&str>, problems: &mut Vec<String>) {
         let tags: BTreeSet<String> = self.shapes.keys().map(|name| tag(name)).collect();
         let all = self.rig.cluster.services();
         let all: BTreeSet<String> = all.iter().map(|it| tag(it.key.name())).collect();

@@ -78,11 +78,11 @@ impl Watch {
     /// Over the port of the only load balancer: how many members its listener has.
     pub fn over(rig: &Rig, port: u16) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let told = seen.clone();
+        let reported = seen.clone();
         #[cfg(feature = "stack")]
         if let crate::rig::stage::Stage::Real(real) = &rig.sim {
             let period = Duration::from_millis(300);
-            let looking = real.watch(port, told, period);
+            let looking = real.watch(port, reported, period);
             return Self {
                 seen,
                 looking,
@@ -104,7 +104,7 @@ impl Watch {
                     let members = get(format!("/v2/lbaas/pools/{pool}/members"));
                     members["members"].as_array().unwrap().len()
                 });
-                told.lock().unwrap().push(members);
+                reported.lock().unwrap().push(members);
                 tokio::time::sleep(PERIOD).await;
             }
         });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use landfall_model::Uid;
 
 use super::sources::Source;
-use super::{Budget, Crowd, Namespace, Resource};
+use super::{Budget, Namespace, Resource, ServiceCounts};
 use crate::admission::{Counts, Decision, Excess};
 use crate::clients::source_of;
 use crate::failures::Failures;
@@ -179,8 +179,8 @@ impl Account {
         Source(key.hash_one((Arc::as_ptr(self) as usize, source_of(address))) as u32)
     }
 
-    pub(super) fn crowd(&self) -> Crowd {
-        Crowd {
+    pub(super) fn crowd(&self) -> ServiceCounts {
+        ServiceCounts {
             siblings: self.namespace.services.load(Ordering::Relaxed),
             ..self.budget.crowd()
         }
@@ -243,7 +243,7 @@ impl Account {
     pub fn sockets(self: &Arc<Self>, count: u32) -> Option<Sockets> {
         let budget = &*self.budget;
         let accounts = budget.accounts();
-        let connections = budget.descriptors.counts(Crowd::default());
+        let connections = budget.descriptors.counts(ServiceCounts::default());
         let fits = connections.used.saturating_add(count) <= connections.limit;
         // The minimums that others have not used yet are no room for further listeners.
         let free = budget.descriptors.counts(self.crowd()).free();

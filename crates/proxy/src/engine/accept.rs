@@ -199,7 +199,7 @@ impl Engine {
         place: Place,
     ) {
         if listener.config().trusts(peer.ip()) {
-            self.await_greeting(acceptor, stream, peer, listener, place);
+            self.await_proxy_header(acceptor, stream, peer, listener, place);
         } else {
             let inbound = listener.inbound(peer);
             self.welcome(acceptor, stream, inbound, listener, place);
@@ -220,7 +220,7 @@ impl Engine {
             listener.refuse(inbound.client, Refusal::Source);
             return;
         }
-        if let Err(refusal) = place.judge(&listener, inbound.client.ip()) {
+        if let Err(refusal) = place.validate(&listener, inbound.client.ip()) {
             listener.refuse(inbound.client, refusal);
             let _ = stream.set_reset_on_close();
             return;

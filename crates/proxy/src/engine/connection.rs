@@ -27,7 +27,7 @@ use landfall_sys::epoll::{Event, Watch};
 use landfall_sys::stream::Stream;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::outlet::Outlet;
+use super::member_socket::MemberSocket;
 use super::pump::{Rest, Way};
 use super::slab::Key;
 use super::{Tools, client_token, millis};
@@ -47,15 +47,15 @@ pub(super) struct Connection {
     /// What the client connected to, where a PROXY header said something else than the listener.
     local: Option<Box<SocketAddr>>,
     phase: Phase,
-    member: Option<(Lease, Outlet)>,
+    member: Option<(Lease, MemberSocket)>,
     /// From the client to the member.
     inward: Way,
     /// From the member to the client.
     outward: Way,
     /// Whether the engine reports when the client can be written to.
     watches_writing: bool,
-    client_heard: u64,
-    member_heard: u64,
+    client_active: u64,
+    member_active: u64,
     client_idle: u32,
     member_idle: u32,
     tried: Vec<SocketAddr>,
@@ -144,8 +144,8 @@ impl Connection {
             inward: Way::new(),
             outward,
             watches_writing: false,
-            client_heard: now,
-            member_heard: now,
+            client_active: now,
+            member_active: now,
             client_idle: millis(timeouts.client_data).max(1),
             member_idle: millis(timeouts.member_data).max(1),
             tried: Vec::new(),
@@ -227,8 +227,8 @@ impl Connection {
             Phase::New | Phase::Waiting => u64::MAX,
             Phase::Open => {
                 // A side that has said its last word is not waited for.
-                let client = self.client_heard + u64::from(self.client_idle);
-                let member = self.member_heard + u64::from(self.member_idle);
+                let client = self.client_active + u64::from(self.client_idle);
+                let member = self.member_active + u64::from(self.member_idle);
                 match (self.inward.closed, self.outward.closed) {
                     (true, false) => member,
                     (false, true) => client,
@@ -274,7 +274,7 @@ impl Connection {
     pub(super) fn served(&mut self, member: Result<Lease, Unavailable>, tools: &mut Tools) -> Step {
         self.waits = None;
         // It could not be noticed before.
-        self.client_heard = tools.now;
+        self.client_active = tools.now;
         if self.phase != Phase::Waiting {
             return Step::Wait;
         }
@@ -308,13 +308,13 @@ impl Connection {
             let _ = self.client.set_reset_on_close();
         }
         drop(self.client);
-        let Some((_lease, outlet)) = self.member else {
+        let Some((_lease, member_socket)) = self.member else {
             return;
         };
         match end {
-            End::Agreed if self.inward.closed => tools.outlets.take_back(outlet),
-            End::Agreed | End::Closed => tools.outlets.close(outlet, false),
-            End::Broken => tools.outlets.close(outlet, true),
+            End::Agreed if self.inward.closed => tools.member_sockets.take_back(member_socket),
+            End::Agreed | End::Closed => tools.member_sockets.close(member_socket, false),
+            End::Broken => tools.member_sockets.close(member_socket, true),
         }
     }
 
@@ -342,7 +342,7 @@ impl Connection {
 
     /// Moves bytes both ways as far as they go.
     fn advance(&mut self, tools: &mut Tools) -> Step {
-        let Some((lease, outlet)) = &mut self.member else {
+        let Some((lease, member_socket)) = &mut self.member else {
             return Step::End(End::Closed);
         };
         let before = [
@@ -353,18 +353,22 @@ impl Connection {
         ];
         if self.inward.readable && self.inward.sent > 0 {
             // The first bytes cannot be held back by what is under way; later ones could.
-            outlet.set_nodelay();
+            member_socket.set_nodelay();
         }
         let (room, pipes) = (&mut *tools.room, &mut tools.pipes);
-        let inward = self.inward.pump(&self.client, &outlet.stream, room, pipes);
-        let outward = self.outward.pump(&outlet.stream, &self.client, room, pipes);
+        let inward = self
+            .inward
+            .pump(&self.client, &member_socket.stream, room, pipes);
+        let outward = self
+            .outward
+            .pump(&member_socket.stream, &self.client, room, pipes);
         let passed_in = self.inward.moved - before[0];
         let passed_out = self.outward.moved - before[2];
         if passed_in > 0 || self.outward.sent > before[3] {
-            self.client_heard = tools.now;
+            self.client_active = tools.now;
         }
         if passed_out > 0 || self.inward.sent > before[1] {
-            self.member_heard = tools.now;
+            self.member_active = tools.now;
         }
         if passed_in > 0 || passed_out > 0 {
             self.listener
@@ -386,7 +390,7 @@ impl Connection {
             }
         };
         if inward == Rest::Ended && !self.inward.closed {
-            self.inward.close(&outlet.stream);
+            self.inward.close(&member_socket.stream);
         }
         if outward == Rest::Ended && !self.outward.closed {
             if inward == Rest::Ended {

@@ -186,7 +186,7 @@ impl Flows {
             let Some(flow) = self.table.get_mut(key) else {
                 continue;
             };
-            let deadline = flow.heard + u64::from(flow.idle);
+            let deadline = flow.last_active + u64::from(flow.idle);
             if deadline <= now {
                 self.end(key);
             } else {
@@ -249,7 +249,7 @@ impl Flows {
                     return self.end(key);
                 }
             };
-            flow.heard = tools.now;
+            flow.last_active = tools.now;
             let bytes = (0..count)
                 .map(|place| self.batch.bytes(place).len() as u64)
                 .sum();
@@ -287,7 +287,7 @@ impl Flows {
             if self
                 .table
                 .get_mut(known)
-                .is_some_and(|flow| flow.heard != tools.now)
+                .is_some_and(|flow| flow.last_active != tools.now)
             {
                 port.known.touch(&peer);
             }
@@ -333,7 +333,7 @@ impl Flows {
         let Some(flow) = self.table.get_mut(key) else {
             return;
         };
-        flow.heard = now;
+        flow.last_active = now;
         let bytes = run
             .clone()
             .map(|place| self.batch.bytes(place).len() as u64)
@@ -366,7 +366,7 @@ impl Flows {
         let Some(flow) = self.table.get_mut(key) else {
             return;
         };
-        flow.heard = now;
+        flow.last_active = now;
         let bytes = bytes.get(skip..).unwrap_or_default();
         flow.count(bytes.len() as u64, 0);
         if let Err(error) = datagram::send(&flow.socket, bytes)

@@ -25,10 +25,10 @@ mod accept;
 mod connection;
 mod copies;
 mod flows;
-mod greeting;
 mod lists;
-mod outlet;
+mod member_socket;
 mod pipes;
+mod proxy_header;
 mod pump;
 pub(crate) mod slab;
 mod tasks;
@@ -52,10 +52,10 @@ use self::accept::Acceptor;
 use self::connection::{Connection, End, Step};
 use self::copies::Copies;
 use self::flows::Flows;
-use self::greeting::Greeting;
 use self::lists::Lists;
-use self::outlet::Outlets;
+use self::member_socket::MemberSockets;
 use self::pipes::Pipes;
+use self::proxy_header::ProxyHeaderReader;
 use self::slab::{Key, Slab};
 use self::wheel::Wheel;
 use crate::identity::ListenerId;
@@ -114,11 +114,11 @@ pub(crate) struct Engine {
     acceptors: Slab<Acceptor>,
     /// Where the sockets of each listener are, among thousands.
     acceptors_by_id: HashMap<ListenerId, Vec<Key>>,
-    greetings: Slab<Greeting>,
+    greetings: Slab<ProxyHeaderReader>,
     connections: Slab<Connection>,
     /// Which of them are of one listener, by where its state lies.
     connections_by_listener: Lists<usize>,
-    greeting_times: Wheel,
+    proxy_header_times: Wheel,
     connection_times: Wheel,
     flows: Flows,
     /// Acceptors with more to accept.
@@ -136,7 +136,7 @@ struct Tools {
     epoll: Epoll,
     room: Box<[u8]>,
     pipes: Pipes,
-    outlets: Outlets,
+    member_sockets: MemberSockets,
     now: u64,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Acceptor(Key),
-    Greeting(Key),
+    ProxyHeaderReader(Key),
     Client(Key),
     Member(u32),
     Port(Key),
@@ -183,7 +183,7 @@ impl Engine {
                 epoll,
                 room: vec![0; pump::ROOM].into_boxed_slice(),
                 pipes: Pipes::new(room.pipes),
-                outlets: Outlets::new(room.spares),
+                member_sockets: MemberSockets::new(room.spares),
                 now,
             },
             events: Events::default(),
@@ -192,7 +192,7 @@ impl Engine {
             greetings: Slab::default(),
             connections: Slab::default(),
             connections_by_listener: Lists::default(),
-            greeting_times: Wheel::new(now),
+            proxy_header_times: Wheel::new(now),
             connection_times: Wheel::new(now),
             flows: Flows::new(now),
             eager: Vec::new(),
@@ -248,7 +248,7 @@ impl Engine {
     fn rest(&mut self) {
         let times = [
             self.connection_times.next(),
-            self.greeting_times.next(),
+            self.proxy_header_times.next(),
             self.flows.next(),
         ];
         let Some(next) = times.into_iter().flatten().min() else {
@@ -264,7 +264,7 @@ impl Engine {
 
     /// Deals with the fetched events, and with what waited for the end of a pass.
     fn pass(&mut self) {
-        self.tools.outlets.begin_pass();
+        self.tools.member_sockets.begin_pass();
         // What becomes busy in this pass waits for the end of the next.
         let busy = std::mem::take(&mut self.busy);
         let eager = std::mem::take(&mut self.eager);
@@ -285,14 +285,14 @@ impl Engine {
     fn dispatch(&mut self, event: Event) {
         match Subject::of(event.token) {
             Some(Subject::Acceptor(key)) => self.accept(key),
-            Some(Subject::Greeting(key)) => self.greet(key, event),
+            Some(Subject::ProxyHeaderReader(key)) => self.read_proxy_header(key, event),
             Some(Subject::Client(key)) => {
                 self.with_connection(key, |connection, tools| {
                     connection.client_event(event, tools)
                 });
             }
             Some(Subject::Member(number)) => {
-                let user = self.tools.outlets.user(number);
+                let user = self.tools.member_sockets.user(number);
                 let key = user.and_then(|user| self.connections.key_at(user));
                 if let Some(key) = key {
                     self.with_connection(key, |connection, tools| {
@@ -370,10 +370,10 @@ impl Engine {
                 }
             });
         }
-        self.greeting_times.expire(now, &mut due);
+        self.proxy_header_times.expire(now, &mut due);
         for index in due.drain(..) {
             if let Some(key) = self.greetings.key_at(index) {
-                self.refuse_greeting(key);
+                self.refuse_proxy_header(key);
             }
         }
         self.due = due;
@@ -452,7 +452,7 @@ impl Subject {
     fn token(self) -> u64 {
         let (kind, bits) = match self {
             Self::Acceptor(key) => (1, key.pack()),
-            Self::Greeting(key) => (2, key.pack()),
+            Self::ProxyHeaderReader(key) => (2, key.pack()),
             Self::Client(key) => (3, key.pack()),
             Self::Member(number) => (4, u64::from(number)),
             Self::Port(key) => (5, key.pack()),
@@ -466,7 +466,7 @@ impl Subject {
         let key = Key::unpack(token);
         match token >> Self::SHIFT {
             1 => Some(Self::Acceptor(key)),
-            2 => Some(Self::Greeting(key)),
+            2 => Some(Self::ProxyHeaderReader(key)),
             3 => Some(Self::Client(key)),
             4 => Some(Self::Member(key.index)),
             5 => Some(Self::Port(key)),
@@ -508,7 +508,7 @@ mod tests {
         let key = Slab::default().insert_with(|_| ());
         let subjects = [
             Subject::Acceptor(key),
-            Subject::Greeting(key),
+            Subject::ProxyHeaderReader(key),
             Subject::Client(key),
             Subject::Member(7),
             Subject::Port(key),

@@ -12,7 +12,7 @@ use landfall_sys::clock::coarse_millis;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::budget::units::UNIT;
-use crate::memory::{Paid, Payer};
+use crate::memory::{MemoryHold, MemoryOwner};
 
 /// Size of a buffer: fits nearly every head, and a TLS record.
 const SMALL: usize = UNIT;
@@ -49,8 +49,8 @@ pub(super) struct Buffer {
     /// The last read left no room: there is more where that came from.
     eager: bool,
     /// One that pays for what rests here, and for a larger storage; without, it costs nothing.
-    payer: Option<Arc<Payer>>,
-    paid: Option<Box<Paid>>,
+    payer: Option<Arc<MemoryOwner>>,
+    paid: Option<Box<MemoryHold>>,
 }
 
 /// Bytes made here, on their way out.
@@ -83,7 +83,7 @@ impl Buffer {
     }
 
     /// The same, paid for by a client.
-    pub(super) fn paid_by(mut self, payer: Arc<Payer>) -> Self {
+    pub(super) fn paid_by(mut self, payer: Arc<MemoryOwner>) -> Self {
         self.payer = Some(payer);
         self
     }
@@ -96,7 +96,7 @@ impl Buffer {
     }
 
     /// The client that pays.
-    pub(super) fn payer(&self) -> Option<&Arc<Payer>> {
+    pub(super) fn payer(&self) -> Option<&Arc<MemoryOwner>> {
         self.payer.as_ref()
     }
 

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::pace::{Pace, Paced};
 use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
-use crate::memory::Ledger;
+use crate::memory::ConnectionMemory;
 
 /// How long a request is read that is not needed any more.
 const READ_ON: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(super) struct RequestContent {
     /// How a member over HTTP/2 takes it.
     pace: Option<Arc<Pace>>,
     /// What its client's connection holds.
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<ConnectionMemory>>,
     progress: Arc<Progress>,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum BodyFailed {
 
 /// Measures how long a peer that is waited for keeps silent.
 #[derive(Debug)]
-pub(super) struct Impatience {
+pub(super) struct SilenceTimer {
     watchdog: Watchdog,
     time_limit: Duration,
     since: Option<Instant>,
@@ -80,7 +80,7 @@ enum Source {
     Empty,
     Http2 {
         incoming: Incoming,
-        impatience: Impatience,
+        impatience: SilenceTimer,
         /// Whether the member has not taken all that is here of it.
         waits: bool,
         /// Where the rest is read to its end if nothing else does.
@@ -119,7 +119,7 @@ impl RequestContent {
     pub(super) fn http2(
         incoming: Incoming,
         time_limit: Duration,
-        (streams, ledger): (TaskTracker, Arc<Ledger>),
+        (streams, ledger): (TaskTracker, Arc<ConnectionMemory>),
     ) -> Self {
         if incoming.is_end_stream() {
             return Self::empty();
@@ -127,7 +127,7 @@ impl RequestContent {
         ledger.upload_waits();
         let source = Source::Http2 {
             incoming,
-            impatience: Impatience::new(time_limit),
+            impatience: SilenceTimer::new(time_limit),
             waits: true,
             streams,
         };
@@ -138,12 +138,12 @@ impl RequestContent {
     /// says.
     pub(super) fn channel(
         frames: mpsc::Receiver<Result<Frame<Bytes>, BodyFailed>>,
-        ledger: Option<Arc<Ledger>>,
+        ledger: Option<Arc<ConnectionMemory>>,
     ) -> Self {
         Self::new(Source::Http1(frames), ledger)
     }
 
-    fn new(source: Source, ledger: Option<Arc<Ledger>>) -> Self {
+    fn new(source: Source, ledger: Option<Arc<ConnectionMemory>>) -> Self {
         let progress = Progress::default();
         progress
             .ended
@@ -282,7 +282,7 @@ impl Drop for RequestContent {
 }
 
 /// Notes whether there is more of a body than its member took.
-fn note_waiting(ledger: Option<&Arc<Ledger>>, noted: &mut bool, waits: bool) {
+fn note_waiting(ledger: Option<&Arc<ConnectionMemory>>, noted: &mut bool, waits: bool) {
     let Some(ledger) = ledger else {
         return;
     };
@@ -317,9 +317,9 @@ impl Progress {
     }
 }
 
-// === impl Impatience ===
+// === impl SilenceTimer ===
 
-impl Impatience {
+impl SilenceTimer {
     pub(super) fn new(time_limit: Duration) -> Self {
         Self {
             watchdog: Watchdog::default(),

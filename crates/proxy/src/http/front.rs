@@ -24,7 +24,7 @@ use crate::budget::Extra;
 use crate::counters::{self, Span};
 use crate::inbound::Inbound;
 use crate::listener::ListenerState;
-use crate::memory::Payer;
+use crate::memory::MemoryOwner;
 use crate::pool::{Health, Lease};
 use crate::tls::{MemberStream, TowardMembers};
 
@@ -158,8 +158,8 @@ impl Front {
     }
 
     /// One that pays for the memory of a client's connection.
-    pub(super) fn payer(&self, inbound: &Inbound) -> Arc<Payer> {
-        Payer::new(self.listener.account().clone(), inbound)
+    pub(super) fn payer(&self, inbound: &Inbound) -> Arc<MemoryOwner> {
+        MemoryOwner::new(self.listener.account().clone(), inbound)
     }
 
     /// HTTP/2 connections to members.

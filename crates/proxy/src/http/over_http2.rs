@@ -13,7 +13,7 @@ use landfall_model::listener::Timeouts;
 use tokio::time::{Instant, timeout};
 
 use super::KEPT_WAITING;
-use super::content::{BodyFailed, Impatience, Progress, RequestContent};
+use super::content::{BodyFailed, Progress, RequestContent, SilenceTimer};
 use super::fields::strip_hop_by_hop;
 use super::refusal::Refusal;
 use super::upstream::Link;
@@ -28,7 +28,7 @@ pub(super) struct OverHttp2 {
     /// Gone where there can be no body, whatever the member sends.
     incoming: Option<Incoming>,
     lease: Lease,
-    impatience: Impatience,
+    impatience: SilenceTimer,
     progress: Arc<Progress>,
     /// Its place on the connection, which stays open with it.
     _link: Link,
@@ -90,7 +90,7 @@ pub(super) async fn send(
             Sent::Response(response.map(|incoming| OverHttp2 {
                 incoming: (!bodiless).then_some(incoming),
                 lease,
-                impatience: Impatience::new(timeouts.member_data),
+                impatience: SilenceTimer::new(timeouts.member_data),
                 progress,
                 _link: link,
             }))

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 
 use super::CHUNK;
 use crate::budget::units::UNIT;
-use crate::memory::Ledger;
+use crate::memory::ConnectionMemory;
 
 /// Frames of one message that may wait to be sent. The library bounds bytes only, and each frame
 /// takes some 250 of its own: so many take as much as the bytes may, of a byte each or not.
@@ -47,7 +47,7 @@ pub(super) struct Pace {
     frames: AtomicUsize,
     waiting: Mutex<Option<Waker>>,
     /// What the client's connection holds; `None`: nothing may be held.
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<ConnectionMemory>>,
     /// Units that are held there.
     held: AtomicU32,
 }
@@ -73,7 +73,7 @@ impl Pace {
     }
 
     /// One whose message is part of what a client's connection holds.
-    pub(super) fn of(ledger: Option<&Arc<Ledger>>) -> Arc<Self> {
+    pub(super) fn of(ledger: Option<&Arc<ConnectionMemory>>) -> Arc<Self> {
         let mut pace = Self::default();
         pace.ledger = ledger.cloned();
         Arc::new(pace)

@@ -10,7 +10,7 @@ use super::refusal::Refusal;
 
 /// Where a client is sent, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(super) struct RedirectTarget {
     pub(super) status: http::StatusCode,
     pub(super) location: String,
 }
@@ -20,7 +20,7 @@ pub(super) fn elsewhere(
     redirect: Redirect,
     authority: &[u8],
     target: &str,
-) -> Result<Elsewhere, Refusal> {
+) -> Result<RedirectTarget, Refusal> {
     let host = host(authority).ok_or(Refusal::Malformed("the host is invalid"))?;
     let target = if target == "*" { "/" } else { target };
     if !target.starts_with('/') || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -31,7 +31,7 @@ pub(super) fn elsewhere(
         port => format!("https://{host}:{port}{target}"),
     };
     let status = http::StatusCode::from_u16(redirect.status.code());
-    Ok(Elsewhere {
+    Ok(RedirectTarget {
         status: status.unwrap_or(http::StatusCode::PERMANENT_REDIRECT),
         location,
     })
@@ -61,9 +61,9 @@ fn host(authority: &[u8]) -> Option<&str> {
     (is_port && is_host).then_some(host)
 }
 
-// === impl Elsewhere ===
+// === impl RedirectTarget ===
 
-impl Elsewhere {
+impl RedirectTarget {
     /// The whole response for an HTTP/1 client.
     pub(super) fn write(&self, keep_alive: bool, out: &mut Vec<u8>) {
         let reason = self.status.canonical_reason().unwrap_or_default();

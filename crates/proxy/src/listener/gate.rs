@@ -117,7 +117,7 @@ impl Place {
     }
 
     /// Validates and counts it as one of its client's, whose identity is known by now.
-    pub(crate) fn judge(
+    pub(crate) fn validate(
         &mut self,
         listener: &ListenerState,
         client: IpAddr,

@@ -144,9 +144,9 @@ impl Watch {
             }
             (Some(monitor), Some(mut active)) => {
                 let question = question(&config, monitor);
-                let asks_anew = active.question != question;
-                if asks_anew || active.monitor != *monitor || active.members != members {
-                    let change = if asks_anew {
+                let restarts = active.question != question;
+                if restarts || active.monitor != *monitor || active.members != members {
+                    let change = if restarts {
                         Change::Question
                     } else {
                         Change::PaceOnly
@@ -211,11 +211,11 @@ impl Watch {
                 .set_health(order.member, health, &words);
         }
         if let Some(transition) = transition {
-            self.tell(order.member, transition, &words);
+            self.report(order.member, transition, &words);
         }
     }
 
-    fn tell(&self, member: SocketAddr, transition: Transition, cause: &str) {
+    fn report(&self, member: SocketAddr, transition: Transition, cause: &str) {
         let (service, listener) = (self.listener.owner(), self.listener.id());
         match transition.to {
             Health::Down => {

@@ -132,7 +132,7 @@ impl Schedule {
                 Some(mut checked) => {
                     match change {
                         Change::PaceOnly => checked.hurry(now + pace.delay),
-                        Change::Question => checked.ask_anew(now),
+                        Change::Question => checked.ask_again(now),
                     }
                     checked
                 }
@@ -183,7 +183,7 @@ impl Schedule {
             until: (since + pause).max(now),
         };
         let from = checked.health;
-        let to = checked.judge(verdict, pace);
+        let to = checked.validate(verdict, pace);
         (from != to).then_some(Transition { from, to })
     }
 
@@ -233,13 +233,13 @@ impl Checked {
         }
     }
 
-    fn ask_anew(&mut self, now: Instant) {
+    fn ask_again(&mut self, now: Instant) {
         self.streak = 0;
         self.begun = false;
         self.phase = Phase::Waiting { until: now };
     }
 
-    fn judge(&mut self, verdict: Verdict, pace: Pace) -> Health {
+    fn validate(&mut self, verdict: Verdict, pace: Pace) -> Health {
         let (against, needed, other) = match (self.health, verdict) {
             (_, Verdict::Unclear) => return self.health,
             (Health::Unknown, Verdict::Good) => (true, 1, Health::Up),

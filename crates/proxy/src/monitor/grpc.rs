@@ -47,13 +47,13 @@ pub(super) async fn ask(stream: MemberStream, service: &str, host: &str) -> Resu
                 status = status.or(self::status(trailers));
             }
         }
-        judge(status.as_deref(), &message)
+        validate(status.as_deref(), &message)
     })
     .await
 }
 
 /// What status and message say together.
-fn judge(status: Option<&str>, message: &[u8]) -> Result<Sign, Failure> {
+fn validate(status: Option<&str>, message: &[u8]) -> Result<Sign, Failure> {
     match status {
         Some("0") => {}
         Some(status) => return Err(Failure::Grpc(format!("status {status}"))),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn only_serving_with_status_zero_is_good() {
-        let said = |status, message: &[u8]| match judge(status, message) {
+        let said = |status, message: &[u8]| match validate(status, message) {
             Ok(sign) => sign.to_string(),
             Err(failure) => failure.to_string(),
         };

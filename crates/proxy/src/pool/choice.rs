@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use landfall_model::listener::ClientAffinity;
 
-use super::lease::{Lease, Remembering};
+use super::lease::{AffinityUpdate, Lease};
 use super::snapshot::Snapshot;
 use super::{PoolState, Remembered, Unavailable, lock};
 use crate::pool::spared;
@@ -78,7 +78,7 @@ impl PoolState {
         };
         drop(table);
         let table = self.affinity.clone();
-        let remembering = Remembering {
+        let remembering = AffinityUpdate {
             client: address,
             timeout: affinity.timeout,
             table,

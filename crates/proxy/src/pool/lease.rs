@@ -18,12 +18,12 @@ pub struct Lease {
     pub(super) cuts: u32,
     /// Counts as a try at another member.
     pub(super) retry: bool,
-    pub(super) remembered: Option<Box<Remembering>>,
+    pub(super) remembered: Option<Box<AffinityUpdate>>,
 }
 
 /// What a lease does for affinity when it ends.
 #[derive(Debug)]
-pub(super) struct Remembering {
+pub(super) struct AffinityUpdate {
     pub(super) client: IpAddr,
     pub(super) timeout: Duration,
     pub(super) table: Arc<Mutex<Recency<IpAddr, Remembered>>>,
@@ -31,7 +31,7 @@ pub(super) struct Remembering {
 
 impl Lease {
     /// Of a member of which a place was taken.
-    pub(super) fn new(member: Arc<MemberState>, remembered: Option<Box<Remembering>>) -> Self {
+    pub(super) fn new(member: Arc<MemberState>, remembered: Option<Box<AffinityUpdate>>) -> Self {
         Self {
             cuts: member.cuts(),
             member,
@@ -109,7 +109,7 @@ impl Drop for Lease {
             self.member.end_retry();
         }
         if let Some(remembering) = self.remembered.take() {
-            let Remembering {
+            let AffinityUpdate {
                 client,
                 timeout,
                 table,

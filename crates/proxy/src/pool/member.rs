@@ -70,7 +70,7 @@ pub struct MemberState {
     times_left_out: AtomicU32,
     left_out_for: Mutex<Arc<str>>,
     /// Its ejection was reported, and its end not yet.
-    told: AtomicBool,
+    reported: AtomicBool,
     /// Since when it gets less than its share, in milliseconds after `born`; zero: it does not.
     begun: AtomicU64,
     /// What it is owed of turns while it gets less, in parts of `WHOLE`.
@@ -118,7 +118,7 @@ impl MemberState {
             left_out_until: AtomicU64::new(0),
             times_left_out: AtomicU32::new(0),
             left_out_for: Mutex::new(Arc::from("")),
-            told: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
             begun: AtomicU64::new(0),
             credit: AtomicU32::new(0),
             shared,
@@ -275,7 +275,7 @@ impl MemberState {
         if now.saturating_duration_since(self.born) > failed_at + FAILURE_TELLS {
             self.forgive();
         }
-        if !self.is_left_out(|| now) && self.told.swap(false, Ordering::Relaxed) {
+        if !self.is_left_out(|| now) && self.reported.swap(false, Ordering::Relaxed) {
             self.shared.changed();
         }
     }
@@ -324,7 +324,7 @@ impl MemberState {
         self.begin(now + time);
         let until = (age + time).as_millis() as u64;
         self.left_out_until.store(until.max(1), Ordering::Relaxed);
-        self.told.store(true, Ordering::Relaxed);
+        self.reported.store(true, Ordering::Relaxed);
         self.shared.changed();
     }
 

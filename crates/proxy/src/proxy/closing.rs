@@ -40,7 +40,7 @@ impl Proxy {
         tracing::info!(in_time, "data plane stopped");
         for worker in self.workers.iter() {
             // Gone already is as good.
-            let _ = worker.tell(Command::Stop).await;
+            let _ = worker.report(Command::Stop).await;
         }
         let threads: Vec<_> = self
             .workers
@@ -66,7 +66,7 @@ impl Proxy {
         let Some(state) = self.listeners().remove(&id) else {
             return false;
         };
-        self.tell_all(id, command).await;
+        self.report_all(id, command).await;
         state.hold_sockets(None);
         state.closing().cancel();
         tracing::info!(listener = %id, service = %state.owner(), "listener closed");
@@ -90,11 +90,11 @@ impl Proxy {
         true
     }
 
-    pub(super) async fn tell_all(&self, id: ListenerId, command: Closing) {
+    pub(super) async fn report_all(&self, id: ListenerId, command: Closing) {
         let mut answers = Vec::with_capacity(self.workers.len());
         for worker in self.workers.iter() {
             let (done, answer) = oneshot::channel();
-            let _ = worker.tell(command(id, done)).await;
+            let _ = worker.report(command(id, done)).await;
             answers.push(answer);
         }
         for answer in answers {
@@ -110,6 +110,6 @@ type Closing = fn(ListenerId, oneshot::Sender<()>) -> Command;
 pub(super) async fn sweep(workers: &[Worker], state: &Arc<ListenerState>) {
     for worker in workers {
         // A worker that is gone has nothing left to cut.
-        let _ = worker.tell(Command::Sweep(state.clone())).await;
+        let _ = worker.report(Command::Sweep(state.clone())).await;
     }
 }

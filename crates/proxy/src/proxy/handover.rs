@@ -10,7 +10,7 @@ use landfall_model::Protocol;
 use socket2::SockRef;
 
 use super::{Proxy, lock};
-use crate::budget::Aside;
+use crate::budget::ReservedDescriptors;
 use crate::engine::Command;
 use crate::identity::ListenerId;
 
@@ -21,7 +21,7 @@ pub type Sockets = BTreeMap<ListenerId, Vec<OwnedFd>>;
 #[derive(Debug)]
 pub(super) struct Adopted {
     sockets: Vec<OwnedFd>,
-    _aside: Aside,
+    _aside: ReservedDescriptors,
 }
 
 impl Proxy {

@@ -58,7 +58,7 @@ pub struct Secured {
 
 /// Takes every certificate, as was asked for; the member must still have its key.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
 // === impl TowardMembers ===
 
@@ -96,7 +96,7 @@ impl TowardMembers {
             Some(authorities) => builder.with_root_certificates(roots(authorities)?),
             None => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anyone(provider.clone()))),
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider.clone()))),
         };
         let mut config = match &settings.certificate {
             Some(certificate) => {
@@ -305,9 +305,9 @@ impl AsyncWrite for MemberStream {
     }
 }
 
-// === impl Anyone ===
+// === impl AcceptAnyCertificate ===
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

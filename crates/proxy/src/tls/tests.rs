@@ -226,9 +226,9 @@ async fn a_reload_serves_the_new_certificate_and_leaves_open_connections_alone()
 
     user.write_all(b"still here").await.unwrap();
     user.flush().await.unwrap();
-    let mut heard = [0; 10];
-    server.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"still here");
+    let mut last_active = [0; 10];
+    server.read_exact(&mut last_active).await.unwrap();
+    assert_eq!(&last_active, b"still here");
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn a_client_resumes_its_session_across_a_reload() {
         Some(&before),
     )
     .unwrap();
-    let stranger = terminate([certificate(&names)], Offer::Nothing);
+    let other_owner = terminate([certificate(&names)], Offer::Nothing);
     let client = client(ECDSA, &[]);
     let handshake = async |termination: &Termination| {
         let (mut server, mut user) = connect(termination, &client, "a.example").await.unwrap();
@@ -255,7 +255,7 @@ async fn a_client_resumes_its_session_across_a_reload() {
     };
     assert_eq!(handshake(&before).await, HandshakeKind::Full);
     assert_eq!(handshake(&after).await, HandshakeKind::Resumed);
-    assert_eq!(handshake(&stranger).await, HandshakeKind::Full);
+    assert_eq!(handshake(&other_owner).await, HandshakeKind::Full);
 }
 
 #[test]

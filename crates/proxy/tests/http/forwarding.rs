@@ -290,7 +290,7 @@ async fn clients_of_http_1_0_are_served() {
 async fn options_of_one_listener_do_not_show_at_another_with_the_same_member() {
     let member = Server::echo("only").await;
     let plain = Scene::start(&[member.address]).await;
-    let telling = Scene::start_with(&[member.address], |listener| {
+    let reporting = Scene::start_with(&[member.address], |listener| {
         listener.mode = Mode::Http(Http {
             forwarded_for: true,
             ..Http::default()
@@ -299,7 +299,7 @@ async fn options_of_one_listener_do_not_show_at_another_with_the_same_member() {
     .await;
     assert!(!plain.get("/").await.text().contains("X-Forwarded"));
     assert!(
-        telling
+        reporting
             .get("/")
             .await
             .text()

@@ -107,7 +107,7 @@ async fn a_large_body_passes_from_http_1_to_http_2_and_back() {
         .await;
     // A client that does not read would stall everything, by design: so it does both.
     let mut sent = 0;
-    let mut heard = Vec::new();
+    let mut last_active = Vec::new();
     let response = loop {
         let end = (sent + 65_536).min(body.len());
         client.send(&body[sent..end]).await;
@@ -117,15 +117,15 @@ async fn a_large_body_passes_from_http_1_to_http_2_and_back() {
         }
     };
     assert_eq!(response.status, 200);
-    while heard.len() < body.len() {
+    while last_active.len() < body.len() {
         let end = (sent + 65_536).min(body.len());
         client.send(&body[sent..end]).await;
         sent = end;
         let size = usize::from_str_radix(&client.line().await, 16).unwrap();
-        heard.extend(client.exactly(size).await);
+        last_active.extend(client.exactly(size).await);
         assert_eq!(client.line().await, "");
     }
-    assert!(heard == body);
+    assert!(last_active == body);
     assert_eq!(client.line().await, "0");
 }
 
@@ -188,7 +188,7 @@ async fn a_call_of_grpc_shape_passes_in_both_directions_at_once() {
         send.send(Frame::data(Bytes::from_static(word.as_bytes())))
             .await
             .unwrap();
-        let heard = response
+        let last_active = response
             .body_mut()
             .frame()
             .await
@@ -196,7 +196,7 @@ async fn a_call_of_grpc_shape_passes_in_both_directions_at_once() {
             .unwrap()
             .into_data()
             .unwrap();
-        assert_eq!(heard, word.to_uppercase().as_bytes());
+        assert_eq!(last_active, word.to_uppercase().as_bytes());
     }
     drop(send);
     let end = whole(response).await.unwrap();

@@ -21,7 +21,7 @@ fn client(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 9, 9, number as u8 + 1], 0))
 }
 
-async fn heard_by(client: SocketAddr, scene: &Scene) -> String {
+async fn received_by(client: SocketAddr, scene: &Scene) -> String {
     String::from_utf8(read_all(&mut from(client, scene.address()).await).await).unwrap()
 }
 
@@ -32,8 +32,8 @@ async fn connections_go_round_by_weight() {
         listener.pool.members[1].weight = 3;
     })
     .await;
-    let heard = scene.hear_many(40).await;
-    assert_eq!(tally(&heard, ["one", "two"]), [10, 30]);
+    let last_active = scene.receive_many(40).await;
+    assert_eq!(tally(&last_active, ["one", "two"]), [10, 30]);
     assert_eq!((one.accepted(), two.accepted()), (10, 30));
 }
 
@@ -68,8 +68,8 @@ async fn the_same_client_address_meets_the_same_member() {
     .await;
     let mut chosen = Vec::new();
     for number in 0..40 {
-        let first = heard_by(client(number), &scene).await;
-        assert_eq!(heard_by(client(number), &scene).await, first);
+        let first = received_by(client(number), &scene).await;
+        assert_eq!(received_by(client(number), &scene).await, first);
         chosen.push(first);
     }
     let spread = tally(&chosen, ["one", "two", "three"]);
@@ -86,10 +86,10 @@ async fn an_affine_client_keeps_its_member_and_moves_when_that_leaves() {
         });
     })
     .await;
-    let first = heard_by(client(1), &scene).await;
-    assert_ne!(heard_by(client(2), &scene).await, first);
+    let first = received_by(client(1), &scene).await;
+    assert_ne!(received_by(client(2), &scene).await, first);
     for _ in 0..5 {
-        assert_eq!(heard_by(client(1), &scene).await, first);
+        assert_eq!(received_by(client(1), &scene).await, first);
     }
     let leaving = addresses[usize::from(first == "two")];
     let leave = scene.change(|listener| {
@@ -99,12 +99,12 @@ async fn an_affine_client_keeps_its_member_and_moves_when_that_leaves() {
             .retain(|member| member.address != leaving);
     });
     leave.await.unwrap();
-    let then = heard_by(client(1), &scene).await;
+    let then = received_by(client(1), &scene).await;
     assert_ne!(then, first);
     let come_back = scene.change(|listener| listener.pool.members.push(Member::new(leaving)));
     come_back.await.unwrap();
     for _ in 0..4 {
-        assert_eq!(heard_by(client(1), &scene).await, then);
+        assert_eq!(received_by(client(1), &scene).await, then);
     }
 }
 
@@ -113,9 +113,9 @@ async fn ipv6_members_and_listeners_serve_too() {
     let listener = TcpListener::bind("[::1]:0").await.unwrap();
     let six = Server::on(listener, Manner::Say(b"six".to_vec()));
     let scene = Scene::tcp(&[six.address]).await;
-    assert_eq!(scene.hear().await, b"six");
+    assert_eq!(scene.receive().await, b"six");
     let four = Server::named("four").await;
     let address = "::1".parse().unwrap();
     let scene = Scene::start(Protocol::Tcp, address, &[four.address], |_| {}).await;
-    assert_eq!(scene.hear().await, b"four");
+    assert_eq!(scene.receive().await, b"four");
 }

@@ -34,14 +34,14 @@ async fn when_all_members_are_down_connections_are_refused_until_one_is_up() {
     let state = scene.proxy.find(scene.id).unwrap();
     let health = || state.pool().members()[0].health();
     until("first check", || health() == Health::Up).await;
-    assert_eq!(scene.hear().await, b"up");
+    assert_eq!(scene.receive().await, b"up");
     state
         .pool()
         .set_health(server.address, Health::Down, "test");
-    assert_eq!(scene.hear().await, b"");
+    assert_eq!(scene.receive().await, b"");
     until("counted", || scene.refused(Refusal::NoMember) == 1).await;
     state.pool().set_health(server.address, Health::Up, "test");
-    assert_eq!(scene.hear().await, b"up");
+    assert_eq!(scene.receive().await, b"up");
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_connection_finds_the_member_that_can_be_reached() {
     let gone = [nobody(), nobody()];
     let scene = Scene::tcp(&[gone[0], gone[1], server.address]).await;
     for _ in 0..6 {
-        assert_eq!(scene.hear().await, b"here");
+        assert_eq!(scene.receive().await, b"here");
     }
     let totals = scene.totals();
     assert_eq!(
@@ -99,7 +99,7 @@ async fn a_member_that_does_not_answer_the_handshake_is_given_up() {
         listener.timeouts.member_connect = Duration::from_millis(150);
     })
     .await;
-    assert_eq!(scene.hear().await, b"other");
+    assert_eq!(scene.receive().await, b"other");
     assert_eq!(scene.totals().connect_failures, 1);
 }
 

@@ -136,7 +136,7 @@ async fn a_listener_that_passed_to_another_service_is_not_closed_by_the_earlier_
         Applied::Opened
     );
     assert!(!scene.proxy.close(scene.id, &owner().uid).await);
-    assert_eq!(scene.hear().await, b"after");
+    assert_eq!(scene.receive().await, b"after");
     assert_eq!(scene.proxy.find(scene.id).unwrap().owner(), &other);
     assert!(scene.proxy.close(scene.id, &other.uid).await);
 }
@@ -200,7 +200,7 @@ async fn the_port_binds_again_right_after_a_restart() {
     let address = loopback();
     for _ in 0..3 {
         let scene = Scene::start(Protocol::Tcp, address, &[server.address], |_| {}).await;
-        assert_eq!(scene.hear().await, b"again");
+        assert_eq!(scene.receive().await, b"again");
         in_time(scene.proxy.shutdown(Duration::ZERO)).await;
     }
 }
@@ -299,7 +299,7 @@ async fn a_refused_change_leaves_the_listener_as_it_was() {
     });
     let refused = change.await.unwrap_err();
     assert_eq!(refused.reason(), "CertificateUnusable");
-    assert_eq!(scene.hear().await, b"as before");
+    assert_eq!(scene.receive().await, b"as before");
 }
 
 #[tokio::test]
@@ -313,7 +313,7 @@ async fn applying_the_same_changes_nothing() {
     let change = scene.change(|listener| listener.pool.members[0].weight = 7);
     assert_eq!(change.await.unwrap(), Applied::Changed);
     assert!(changes.has_changed().unwrap());
-    assert_eq!(scene.hear().await, b"same");
+    assert_eq!(scene.receive().await, b"same");
 }
 
 #[tokio::test]

@@ -205,15 +205,15 @@ async fn get(address: SocketAddr, path: &str) -> String {
 
 /// Why the member is not what it should be, in the words that people see.
 async fn detail(scene: &Scene) -> String {
-    let told = || {
+    let reported = || {
         scene
             .status()
             .members
             .first()
             .map(|it| it.cause.to_string())
     };
-    until("told", || told().is_some_and(|it| !it.is_empty())).await;
-    told().unwrap()
+    until("told", || reported().is_some_and(|it| !it.is_empty())).await;
+    reported().unwrap()
 }
 
 fn quick(check: Check) -> Monitor {
@@ -265,8 +265,11 @@ async fn a_member_of_another_authority_or_name_gets_no_byte_and_is_named() {
         .await;
         let answer = get(scene.address(), "/").await;
         assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
-        let told = detail(&scene).await;
-        assert!(told.contains("TLS: ") && told.contains(why), "{told}");
+        let reported = detail(&scene).await;
+        assert!(
+            reported.contains("TLS: ") && reported.contains(why),
+            "{reported}"
+        );
         assert_eq!(member.received(), b"");
     }
 }
@@ -317,8 +320,8 @@ async fn authorities_that_cant_be_read_open_no_listener_and_change_none() {
         let Err(ListenError::Certificate { source, .. }) = refused else {
             panic!("{refused:?}");
         };
-        let told = source.to_string();
-        assert!(told.contains("shop/ca[ca.crt]"), "{told}");
+        let reported = source.to_string();
+        assert!(reported.contains("shop/ca[ca.crt]"), "{reported}");
     }
     echoes(&mut scene.client().await, b"as before").await;
 }
@@ -467,8 +470,8 @@ async fn a_member_without_tls_fails_a_check_over_tls() {
         });
     })
     .await;
-    let told = detail(&scene).await;
-    assert!(told.starts_with("TLS: "), "{told}");
+    let reported = detail(&scene).await;
+    assert!(reported.starts_with("TLS: "), "{reported}");
 }
 
 /// A client that trusts an authority, and speaks these versions.
@@ -512,8 +515,8 @@ async fn a_minimum_version_refuses_older_clients_and_can_be_changed_in_place() {
         .await
         .unwrap();
     let refused = client(scene.address(), &authority, "web.test", only_1_2).await;
-    let told = refused.unwrap_err().to_string();
-    assert!(told.contains("ProtocolVersion"), "{told}");
+    let reported = refused.unwrap_err().to_string();
+    assert!(reported.contains("ProtocolVersion"), "{reported}");
     let all = rustls::ALL_VERSIONS;
     let new = client(scene.address(), &authority, "web.test", all).await;
     echoes(&mut new.unwrap(), b"new").await;
@@ -531,8 +534,8 @@ async fn strict_names_refuse_clients_without_a_known_name_by_its_alert() {
     let scene = ending_tls(&authority, policy, server.address).await;
     for name in ["other.test", "127.0.0.1"] {
         let refused = client(scene.address(), &authority, name, rustls::ALL_VERSIONS).await;
-        let told = refused.unwrap_err().to_string();
-        assert!(told.contains("UnrecognisedName"), "{name}: {told}");
+        let reported = refused.unwrap_err().to_string();
+        assert!(reported.contains("UnrecognisedName"), "{name}: {reported}");
     }
     // Counted behind the alert.
     crate::scene::until("counted", || scene.refused(Refusal::Tls) == 2).await;
@@ -555,8 +558,8 @@ async fn strict_names_refuse_clients_without_a_known_name_by_its_alert() {
         rustls::ALL_VERSIONS,
     )
     .await;
-    let told = other.unwrap_err().to_string();
-    assert!(told.contains("not valid for name"), "{told}");
+    let reported = other.unwrap_err().to_string();
+    assert!(reported.contains("not valid for name"), "{reported}");
 }
 
 async fn redirecting(status: RedirectStatus, port: u16) -> (Scene, crate::scene::Server) {
@@ -791,7 +794,7 @@ async fn grpc_checks_ask_for_the_health_of_a_service_in_the_clear_and_over_tls()
 
 #[tokio::test]
 async fn what_does_not_say_serving_fails_a_grpc_check_with_what_it_says() {
-    for (health, status, told) in [
+    for (health, status, reported) in [
         (
             &b"\0\0\0\0\x02\x08\x02"[..],
             "0",
@@ -809,7 +812,7 @@ async fn what_does_not_say_serving_fails_a_grpc_check_with_what_it_says() {
             listener.pool.monitor = Some(quick(grpc("")));
         })
         .await;
-        assert_eq!(detail(&scene).await, told);
+        assert_eq!(detail(&scene).await, reported);
     }
     let plain = crate::scene::Server::named("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let scene = Scene::tcp_with(&[plain.address], |listener| {

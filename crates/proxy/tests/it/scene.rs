@@ -155,17 +155,17 @@ impl Scene {
     }
 
     /// What the next connection is told.
-    pub async fn hear(&self) -> Vec<u8> {
+    pub async fn receive(&self) -> Vec<u8> {
         read_all(&mut self.client().await).await
     }
 
     /// Who answered each of `count` connections.
-    pub async fn hear_many(&self, count: usize) -> Vec<String> {
-        let mut heard = Vec::new();
+    pub async fn receive_many(&self, count: usize) -> Vec<String> {
+        let mut last_active = Vec::new();
         for _ in 0..count {
-            heard.push(String::from_utf8(self.hear().await).unwrap());
+            last_active.push(String::from_utf8(self.receive().await).unwrap());
         }
-        heard
+        last_active
     }
 }
 
@@ -321,6 +321,11 @@ pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
 }
 
 /// How often each name stands in a list, in the order of the names given.
-pub fn tally<const N: usize>(heard: &[String], names: [&str; N]) -> [usize; N] {
-    names.map(|name| heard.iter().filter(|heard| *heard == name).count())
+pub fn tally<const N: usize>(last_active: &[String], names: [&str; N]) -> [usize; N] {
+    names.map(|name| {
+        last_active
+            .iter()
+            .filter(|last_active| *last_active == name)
+            .count()
+    })
 }

@@ -104,7 +104,7 @@ async fn allowed_ranges_hold_for_ipv6_and_change_in_place() {
         .change(|listener| listener.allowed = only(&["::/64"]))
         .await
         .unwrap();
-    assert_eq!(scene.hear().await, b"served");
+    assert_eq!(scene.receive().await, b"served");
     scene
         .change(|listener| listener.allowed = only(&[]))
         .await
@@ -115,5 +115,5 @@ async fn allowed_ranges_hold_for_ipv6_and_change_in_place() {
         .change(|listener| listener.allowed = AllowedSources::All)
         .await
         .unwrap();
-    assert_eq!(scene.hear().await, b"served");
+    assert_eq!(scene.receive().await, b"served");
 }

@@ -38,7 +38,7 @@ async fn a_member_that_has_finished_still_gets_what_the_client_says() {
 async fn a_member_that_speaks_first_is_heard() {
     let server = Server::named("220 ready").await;
     let scene = Scene::tcp(&[server.address]).await;
-    assert_eq!(scene.hear().await, b"220 ready");
+    assert_eq!(scene.receive().await, b"220 ready");
 }
 
 #[tokio::test]

@@ -116,6 +116,6 @@ async fn a_member_is_chosen_when_the_client_speaks_or_the_inspection_time_is_ove
     let swap = scene.change(|listener| listener.pool.members[0].address = greeter.address);
     swap.await.unwrap();
     let start = Instant::now();
-    assert_eq!(scene.hear().await, b"welcome");
+    assert_eq!(scene.receive().await, b"welcome");
     assert!(start.elapsed() >= NEARLY, "{:?}", start.elapsed());
 }

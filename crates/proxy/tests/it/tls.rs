@@ -194,8 +194,8 @@ async fn silence_drain_times_and_broken_members_end_the_connection() {
     member.set_zero_linger().unwrap();
     drop(member);
     // Without the closure alert, rustls reports an unexpected end.
-    let told = in_time(client.read(&mut [0])).await;
-    assert!(told.is_err(), "{told:?}");
+    let reported = in_time(client.read(&mut [0])).await;
+    assert!(reported.is_err(), "{reported:?}");
     until("given back", || scene.status().open == 0).await;
 }
 

@@ -192,11 +192,11 @@ async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
     second.0.send(b"b").await.unwrap();
     until("limited", || scene.refused(Refusal::Limit) == 1).await;
     assert_eq!(client.ask(b"c").await, b"s:c");
-    let stranger = scene.change(|listener| {
+    let other_owner = scene.change(|listener| {
         listener.connection_limit = None;
         listener.allowed = AllowedSources::Only(["192.0.2.0/24".parse().unwrap()].into());
     });
-    stranger.await.unwrap();
+    other_owner.await.unwrap();
     second.0.send(b"b").await.unwrap();
     until("refused", || scene.refused(Refusal::Source) == 1).await;
     // A client that was let in earlier is a stranger now, too.
@@ -283,8 +283,8 @@ async fn a_trusted_peer_names_the_client_in_its_datagrams() {
     assert_eq!(peer.ask(&with(b"another")).await, b"s:another");
     assert_eq!((scene.totals().connections, scene.status().open), (2, 1));
     header[18] = 114;
-    let stranger = Client::new(&scene).await;
-    stranger
+    let other_owner = Client::new(&scene).await;
+    other_owner
         .0
         .send(&[&header, b"x".as_slice()].concat())
         .await
@@ -314,7 +314,7 @@ async fn tcp_and_udp_share_a_port_and_ipv6_serves_too() {
         listener.pool.algorithm = Algorithm::SourceIpPort;
     })
     .await;
-    assert_eq!(tcp.hear().await, b"t");
+    assert_eq!(tcp.receive().await, b"t");
     assert_eq!(Client::new(&udp).await.ask(b"a").await, b"u:a");
     let six = Scene::start(
         Protocol::Udp,

@@ -116,16 +116,16 @@ impl Pipe {
     ) -> Result<(), BrowserError> {
         let found = async {
             loop {
-                let heard = self.0.event.notified();
-                tokio::pin!(heard);
-                heard.as_mut().enable();
+                let received = self.0.event.notified();
+                tokio::pin!(received);
+                received.as_mut().enable();
                 if test(&self.events(session)) {
                     return Ok(());
                 }
                 if self.0.state().ended {
                     return Err(self.ended());
                 }
-                heard.await;
+                received.await;
             }
         };
         let timed_out = |_| Err(BrowserError::Timeout(what.to_owned()));

@@ -201,7 +201,7 @@ fn built(program: Program, cache: &Path) -> Result<PathBuf, ClusterError> {
     if let Some(path) = program_in(cache, program) {
         return Ok(path);
     }
-    tell(&format!(
+    report(&format!(
         "building {} for Kubernetes {}, for the tests, once: minutes, with some GB of downloads \
         and build cache",
         program.name(),
@@ -243,7 +243,7 @@ fn build(program: Program, to: &Path, modules: &Path, go: &OsStr) -> Result<(), 
     clippy::print_stderr,
     reason = "minutes of silence look like a test that hangs"
 )]
-fn tell(text: &str) {
+fn report(text: &str) {
     eprintln!("{text}");
 }
 

@@ -23,14 +23,14 @@ type Write = Box<dyn FnOnce() -> Result<Vec<u8>, String> + Send>;
 
 /// A text that takes until it is told what it says, and tells that it has begun.
 fn held() -> (Write, mpsc::Receiver<()>, mpsc::Sender<&'static str>) {
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     let (say, words) = mpsc::channel::<&str>();
     let write = move || {
-        tell.send(()).map_err(|error| error.to_string())?;
+        report.send(()).map_err(|error| error.to_string())?;
         let words = words.recv().map_err(|error| error.to_string())?;
         Ok(words.as_bytes().to_vec())
     };
-    (Box::new(write), told, say)
+    (Box::new(write), reported, say)
 }
 
 #[test]

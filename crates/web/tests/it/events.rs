@@ -57,8 +57,8 @@ async fn changes_that_come_together_are_told_as_one() {
     for _ in 0..50 {
         served.stage.play(scenes::empty());
     }
-    let told = read_until(&mut stream, "\"change\":51}").await;
-    assert!(told.matches("event: change").count() <= 2, "{told}");
+    let reported = read_until(&mut stream, "\"change\":51}").await;
+    assert!(reported.matches("event: change").count() <= 2, "{reported}");
 }
 
 #[tokio::test]

@@ -57,14 +57,17 @@ async fn a_listener_tells_what_it_turned_away_and_how_many_wait() {
     let script = "[...document.querySelectorAll('[data-key=\"shop/web\"] .flow > .branch > li')]
         .map(one => [one.querySelector('.failed').textContent,
             one.querySelector('.pool .first').nextElementSibling.textContent])";
-    let told = reader.value(script).await;
-    let told = told.as_array().unwrap();
+    let reported = reader.value(script).await;
+    let reported = reported.as_array().unwrap();
     let counted = json!([
         "1 failed: 1 no member · short of 2 ports",
         "2 of 3 members · 3 waiting"
     ]);
-    assert!(told.contains(&counted), "{told:?}");
-    assert!(told.contains(&json!(["", "2 of 3 members"])), "{told:?}");
+    assert!(reported.contains(&counted), "{reported:?}");
+    assert!(
+        reported.contains(&json!(["", "2 of 3 members"])),
+        "{reported:?}"
+    );
     reader.assert_calm();
 }
 

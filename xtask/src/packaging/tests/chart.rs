@@ -268,7 +268,7 @@ fn what_a_pod_can_have_is_passed_on() {
 
 #[test]
 fn values_that_mean_nothing_are_refused_by_name() {
-    for (value, told) in [
+    for (value, reported) in [
         ("replica=3", "additional properties 'replica' not allowed"),
         ("replicas=-1", "/replicas"),
         (r#"grace="long""#, "/grace"),
@@ -297,7 +297,7 @@ fn values_that_mean_nothing_are_refused_by_name() {
         ),
     ] {
         let refusal = rendered("landfall", &[value]).unwrap_err();
-        assert!(refusal.contains(told), "{value}: {refusal}");
+        assert!(refusal.contains(reported), "{value}: {refusal}");
     }
 }
 

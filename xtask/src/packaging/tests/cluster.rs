@@ -61,12 +61,14 @@ async fn the_api_server_takes_every_manifest_and_warns_of_nothing() {
         .apply(&read(&root(), "deploy/namespace.yaml").unwrap())
         .await
         .unwrap();
-    let told = apply_for_show(&cluster, &read(&root(), "deploy/landfall.yaml").unwrap()).await;
+    let reported = apply_for_show(&cluster, &read(&root(), "deploy/landfall.yaml").unwrap()).await;
     let expected = deployed("landfall").all().count();
-    assert_eq!(told.lines().count(), expected, "{told}");
+    assert_eq!(reported.lines().count(), expected, "{reported}");
     assert!(
-        told.lines().all(|line| line.contains("(server dry run)")),
-        "{told}"
+        reported
+            .lines()
+            .all(|line| line.contains("(server dry run)")),
+        "{reported}"
     );
 
     // For good, twice: applying again changes nothing.
@@ -163,13 +165,13 @@ async fn a_release_is_installed_upgraded_rolled_back_and_taken_away() {
         &["install", "landfall", chart, "--create-namespace"],
     )
     .unwrap();
-    for told in [
+    for reported in [
         "local instance edge: loadBalancerClass landfall.dev/edge, and Services without a class",
         "has no addresses of its own",
         "kubectl label namespace landfall-system pod-security.kubernetes.io/enforce=privileged",
         "port-forward deployment/landfall 9640",
     ] {
-        assert!(notes.contains(told), "{told}: {notes}");
+        assert!(notes.contains(reported), "{reported}: {notes}");
     }
     let kubectl = cluster.kubectl();
     let state = async || {

@@ -38,15 +38,15 @@ async fn a_difference_that_a_look_finds_is_mended() {
     let uid = Uid::new("uid-a");
     let writes = lab.writes();
     lab.shelf.held.lock().unwrap().remove(&uid);
-    let stranger = Uid::new("nobody's");
-    let answer = Some(vec![stranger, uid.clone()]);
+    let other_owner = Uid::new("nobody's");
+    let answer = Some(vec![other_owner, uid.clone()]);
     lab.shelf.audits.answers.send_replace(answer);
-    let mended = async {
+    let repaired = async {
         while !lab.shelf.held.lock().unwrap().contains_key(&uid) {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_hours(1), mended)
+    tokio::time::timeout(Duration::from_hours(1), repaired)
         .await
         .expect("mended in an hour");
     let more = lab.writes().split_off(writes.len());

@@ -161,7 +161,7 @@ async fn services_of_other_classes_are_never_touched() {
         "{:?}",
         lab.writes()
     );
-    let codes = lab.handle.book.read(|pages| {
+    let codes = lab.handle.store.read(|pages| {
         let record = pages.records.get(&key("unknown"));
         record.map(|record| record.reasons.iter().map(|it| it.code).collect::<Vec<_>>())
     });

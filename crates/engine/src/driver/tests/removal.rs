@@ -30,7 +30,7 @@ fn assert_removed_as_asked(lab: &Lab) {
 
 async fn until_empty(lab: &Lab) {
     let empty = async {
-        let mut changes = lab.handle.book.changes();
+        let mut changes = lab.handle.store.changes();
         while !lab.shelf.held.lock().unwrap().is_empty() {
             let _ = tokio::time::timeout(Duration::from_millis(20), changes.changed()).await;
         }

@@ -33,7 +33,7 @@ async fn a_plan_that_repeats_the_same_writes_for_ever_is_stopped_and_told_of() {
     assert_eq!(written(&lab), 11, "five times each, and one more to delete");
     assert!(lab.says("a", Code::NotConverging));
     assert_eq!(lab.warnings_of("the same changes were applied"), 1);
-    let reason = lab.handle.book.read(|pages| {
+    let reason = lab.handle.store.read(|pages| {
         let reasons = &pages.records[&key("a")].reasons;
         reasons[0].message.clone()
     });

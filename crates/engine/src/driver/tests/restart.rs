@@ -82,7 +82,7 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
     assert_eq!(lab.writes(), [] as [&str; 0]);
     let spec = lab
         .handle
-        .book
+        .store
         .read(|pages| pages.records[&key("a")].address.clone());
     assert!(spec.is_some(), "the last valid version is what is wanted");
     let truth = reason(&before, ConditionType::Programmed);
@@ -90,8 +90,8 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
 
     // And by the one after that, until a version is accepted again.
     let lab = restart(lab).await;
-    let mended = edited(&lab, "a", |row| drop(row.annotations.remove(MODE)));
-    lab.apply(mended).await;
+    let repaired = edited(&lab, "a", |row| drop(row.annotations.remove(MODE)));
+    lab.apply(repaired).await;
     lab.until("it is accepted", |rows| {
         let accepted = rows[&key("a")].status.condition(ConditionType::Accepted);
         accepted.is_some_and(|condition| condition.status)
@@ -146,8 +146,8 @@ async fn an_accepted_service_is_served_on_by_a_process_with_stricter_rules() {
             assert!(reason(&row, ConditionType::Programmed).0);
             assert!(holds(&lab.shelf, "a"));
             assert!(lab.says("a", Code::ServingPreviousVersion));
-            let spec = |pages: &crate::book::Snapshot| pages.records[&key("a")].address.clone();
-            assert!(lab.handle.book.read(spec).is_some());
+            let spec = |pages: &crate::store::Snapshot| pages.records[&key("a")].address.clone();
+            assert!(lab.handle.store.read(spec).is_some());
             assert!(mark(&lab, "a", ACCEPTED_VERSION).is_some());
             lab = restart_under(lab, ports, &[named]).await;
         }
@@ -285,7 +285,7 @@ async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_
         assert_eq!(row.status.ingress, ingress(1));
         let reasons = lab
             .handle
-            .book
+            .store
             .read(|pages| pages.records[&key("a")].reasons.clone());
         let damaged = reasons
             .iter()
@@ -317,11 +317,11 @@ async fn of_two_services_with_one_address_the_one_that_loses_it_is_told_and_gets
         "two would publish one address"
     );
     let warnings = lab.source.warnings.lock().unwrap().clone();
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let about = format!("default/{name}: AddressInUse: 127.77.0.1 was in the status");
         warnings.iter().any(|warning| warning.starts_with(&about))
     };
-    assert!(told("b") && !told("a"), "{warnings:?}");
+    assert!(reported("b") && !reported("a"), "{warnings:?}");
     lab.stop().await;
 }
 
@@ -492,7 +492,7 @@ async fn a_service_of_an_instance_that_is_gone_is_served_by_no_other_and_keeps_w
     assert!(lab.writes().iter().all(|write| write.ends_with("/b")));
     let reasons = lab
         .handle
-        .book
+        .store
         .read(|pages| pages.records[&key("a")].reasons.clone());
     assert_eq!(reasons.len(), 1);
     assert_eq!(reasons[0].value.as_deref(), Some("gone"));
@@ -732,8 +732,8 @@ async fn pools_that_change_together_come_into_force_together() {
     let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
     let lab = Lab::start_over(shelf, Classes::only("local"), Vec::new(), leading).await;
     lab.until_ready().await;
-    let told = |lab: &Lab| std::mem::take(&mut *lab.shelf.pools.lock().unwrap());
-    assert_eq!(told(&lab), [(Vec::new(), false)]);
+    let reported = |lab: &Lab| std::mem::take(&mut *lab.shelf.pools.lock().unwrap());
+    assert_eq!(reported(&lab), [(Vec::new(), false)]);
     for fact in [
         pool("one", PoolOrigin::Source),
         Fact::PoolGone("one".to_owned()),
@@ -742,16 +742,16 @@ async fn pools_that_change_together_come_into_force_together() {
         lab.source.facts.send(fact).await.unwrap();
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
-    assert_eq!(told(&lab), [] as [(Vec<String>, bool); 0]);
+    assert_eq!(reported(&lab), [] as [(Vec<String>, bool); 0]);
     tokio::time::sleep(Duration::from_millis(60)).await;
-    assert_eq!(told(&lab), [(vec!["two".to_owned()], false)]);
-    let doubt = |in_doubt| Fact::PoolsInDoubt {
+    assert_eq!(reported(&lab), [(vec!["two".to_owned()], false)]);
+    let incomplete = |incomplete| Fact::PoolsIncomplete {
         part: "pools.yaml".into(),
-        in_doubt,
+        incomplete,
     };
-    lab.source.facts.send(doubt(true)).await.unwrap();
+    lab.source.facts.send(incomplete(true)).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(told(&lab), [(vec!["two".to_owned()], true)]);
+    assert_eq!(reported(&lab), [(vec!["two".to_owned()], true)]);
     lab.stop().await;
 }
 

@@ -6,9 +6,9 @@ const FIRST: Role = Role::Leading { term: 1 };
 const SECOND: Role = Role::Leading { term: 2 };
 
 /// What the provider was told, but for the numbers.
-fn told(lab: &Lab) -> Vec<String> {
-    let told = lab.shelf.recalled.lock().unwrap();
-    told.iter().map(|(what, _)| what.clone()).collect()
+fn reported(lab: &Lab) -> Vec<String> {
+    let reported = lab.shelf.recalled.lock().unwrap();
+    reported.iter().map(|(what, _)| what.clone()).collect()
 }
 
 fn held(lab: &Lab) -> usize {
@@ -47,13 +47,13 @@ async fn a_standby_writes_nothing_until_it_leads() {
     lab.until_ready().await;
     settle().await;
     assert_eq!(lab.writes(), [] as [&str; 0]);
-    assert!(!lab.handle.book.read(crate::book::Snapshot::serving));
+    assert!(!lab.handle.store.read(crate::store::Snapshot::serving));
     role.send_replace(FIRST);
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
     lab.until_ready().await;
-    assert!(lab.handle.book.read(crate::book::Snapshot::serving));
-    assert_eq!(told(&lab), ["restore_claims"]);
+    assert!(lab.handle.store.read(crate::store::Snapshot::serving));
+    assert_eq!(reported(&lab), ["restore_claims"]);
     lab.stop().await;
 }
 
@@ -71,10 +71,10 @@ async fn a_leader_that_may_not_write_keeps_what_it_serves_and_writes_nothing() {
     settle().await;
     assert_eq!(lab.writes(), writes);
     assert_eq!(
-        (held(&lab), told(&lab)),
+        (held(&lab), reported(&lab)),
         (1, vec!["restore_claims".to_owned()])
     );
-    assert!(!lab.handle.book.read(crate::book::Snapshot::serving));
+    assert!(!lab.handle.store.read(crate::store::Snapshot::serving));
     lab.stop().await;
 }
 
@@ -90,7 +90,10 @@ async fn a_leader_that_leads_again_catches_up_and_moves_nothing() {
     lab.until("b programmed", |rows| programmed(rows, "b"))
         .await;
     assert_eq!(lab.source.rows.lock().unwrap()[&key("a")], before);
-    assert_eq!(told(&lab), ["restore_claims", "doubt false"]);
+    assert_eq!(
+        reported(&lab),
+        ["restore_claims", "invalidate_caches false"]
+    );
     lab.stop().await;
 }
 
@@ -125,8 +128,8 @@ async fn after_another_replica_led_only_what_is_on_record_counts() {
     role.send_replace(SECOND);
     settle().await;
     assert_eq!(
-        told(&lab),
-        ["restore_claims", "doubt true", "restore_claims"]
+        reported(&lab),
+        ["restore_claims", "invalidate_caches true", "restore_claims"]
     );
     let held: Vec<u8> = lab.shelf.held.lock().unwrap().values().copied().collect();
     assert_eq!(held, [7]);
@@ -143,10 +146,10 @@ async fn a_leader_stands_by_once_another_replica_serves_and_may_lead_again() {
     role.send_replace(Role::Standby);
     settle().await;
     assert_eq!(
-        (held(&lab), told(&lab)),
+        (held(&lab), reported(&lab)),
         (0, vec!["restore_claims".into(), "retire".into()])
     );
-    assert!(lab.handle.book.read(|pages| pages.records.is_empty()));
+    assert!(lab.handle.store.read(|pages| pages.records.is_empty()));
     let writes = lab.writes();
     lab.apply(web("b")).await;
     settle().await;
@@ -155,7 +158,10 @@ async fn a_leader_stands_by_once_another_replica_serves_and_may_lead_again() {
     lab.until("b programmed", |rows| programmed(rows, "b"))
         .await;
     assert_eq!(held(&lab), 2);
-    assert_eq!(told(&lab), ["restore_claims", "retire", "restore_claims"]);
+    assert_eq!(
+        reported(&lab),
+        ["restore_claims", "retire", "restore_claims"]
+    );
     lab.stop().await;
 }
 
@@ -166,8 +172,8 @@ async fn a_role_that_changes_twice_before_the_loop_looks_is_not_missed() {
     role.send_replace(SECOND);
     settle().await;
     assert_eq!(
-        told(&lab),
-        ["restore_claims", "doubt true", "restore_claims"]
+        reported(&lab),
+        ["restore_claims", "invalidate_caches true", "restore_claims"]
     );
     assert_eq!(held(&lab), 1);
     lab.stop().await;
@@ -177,10 +183,10 @@ async fn a_role_that_changes_twice_before_the_loop_looks_is_not_missed() {
 async fn what_was_open_before_the_start_is_kept_until_another_replica_serves() {
     let (role, lab) = inheriting(Role::Carrying).await;
     assert_eq!(lab.writes(), [] as [&str; 0]);
-    assert_eq!(told(&lab), [] as [&str; 0]);
+    assert_eq!(reported(&lab), [] as [&str; 0]);
     role.send_replace(Role::Standby);
     settle().await;
-    assert_eq!(told(&lab), ["retire"]);
+    assert_eq!(reported(&lab), ["retire"]);
     lab.stop().await;
 }
 
@@ -190,21 +196,21 @@ async fn what_was_open_before_the_start_is_looked_at_again_by_a_leader() {
     role.send_replace(FIRST);
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
-    assert_eq!(told(&lab), ["doubt true", "restore_claims"]);
+    assert_eq!(reported(&lab), ["invalidate_caches true", "restore_claims"]);
     lab.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_open_before_the_start_goes_where_another_replica_serves_by_then() {
     let (_role, lab) = inheriting(Role::Standby).await;
-    assert_eq!(told(&lab), ["retire"]);
+    assert_eq!(reported(&lab), ["retire"]);
     lab.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_open_before_the_start_is_doubted_by_one_that_leads_by_then() {
     let (_role, lab) = inheriting(FIRST).await;
-    assert_eq!(told(&lab), ["doubt true", "restore_claims"]);
+    assert_eq!(reported(&lab), ["invalidate_caches true", "restore_claims"]);
     assert_eq!(held(&lab), 1);
     lab.stop().await;
 }
@@ -217,7 +223,7 @@ async fn a_standby_that_never_led_lets_go_of_nothing() {
     role.send_replace(Role::Carrying);
     role.send_replace(Role::Standby);
     settle().await;
-    assert_eq!(told(&lab), [] as [&str; 0]);
+    assert_eq!(reported(&lab), [] as [&str; 0]);
     lab.stop().await;
 }
 
@@ -244,7 +250,7 @@ async fn a_new_leader_writes_nothing_before_it_knows_what_the_leader_before_wrot
         .unwrap();
     settle().await;
     assert_eq!((held(&lab), lab.writes()), (0, Vec::new()));
-    assert!(!lab.handle.book.read(crate::book::Snapshot::serving));
+    assert!(!lab.handle.store.read(crate::store::Snapshot::serving));
     // The watch lagged: the leader before had given the first address away.
     lab.apply(claimed("b", 1)).await;
     lab.source

@@ -123,9 +123,10 @@ async fn a_service_that_cant_be_read_is_refused_on_itself_keeps_its_address_and_
     lab.until("refused on itself", |rows| {
         let status = &rows[&key("a")].status;
         let accepted = status.condition(ConditionType::Accepted).unwrap();
-        let told = accepted.reason == Code::InvalidField && accepted.message.contains("ports[0]");
+        let reported =
+            accepted.reason == Code::InvalidField && accepted.message.contains("ports[0]");
         assert_eq!(status.ingress, ingress(1));
-        !accepted.status && told
+        !accepted.status && reported
     })
     .await;
     let warned = lab.source.warnings.lock().unwrap().clone();

@@ -44,8 +44,8 @@ impl<P: Provider> Machine<'_, P> {
         let at = addresses(&status.ingress);
         let service = job.row.as_ref().map(|row| row.key.to_string());
         let reported = was_reported(&job.status) && end.writing == Writing::Nothing;
-        match end.telling.announced.take() {
-            Some(Announced::Change | Announced::Removal) if job.telling.looked || !reported => {
+        match end.reporting.announced.take() {
+            Some(Announced::Change | Announced::Removal) if job.reporting.looked || !reported => {
                 let message = format!("Ensured load balancer at {at}");
                 self.events
                     .push(Event::normal("EnsuredLoadBalancer", message));
@@ -62,7 +62,7 @@ impl<P: Provider> Machine<'_, P> {
     /// otherwise than it is written. `found`: it was true before this process looked.
     pub(super) fn announce_notices(&mut self, status: &ProviderStatus, found: bool) {
         let (job, end) = (self.job, &mut self.end);
-        let told = std::mem::take(&mut end.telling.notices);
+        let reported = std::mem::take(&mut end.reporting.notices);
         end.reasons
             .extend(status.notices.iter().map(|(_, reason)| reason.clone()));
         let remarks = job.intent.iter().flat_map(|intent| &intent.remarks);
@@ -73,10 +73,10 @@ impl<P: Provider> Machine<'_, P> {
         let notices = status.notices.iter().map(|(name, reason)| (*name, reason));
         for (name, reason) in notices.chain(warnings.map(|it| (it.code.as_str(), it))) {
             let text = format!("{name}: {reason}");
-            if !found && !told.contains(&text) && !end.telling.notices.contains(&text) {
+            if !found && !reported.contains(&text) && !end.reporting.notices.contains(&text) {
                 self.events.push(Event::warning(name, reason.to_string()));
             }
-            end.telling.notices.push(text);
+            end.reporting.notices.push(text);
         }
     }
 
@@ -90,7 +90,7 @@ impl<P: Provider> Machine<'_, P> {
                 error = failure,
                 "sync failed"
             );
-            if !job.telling.looked && is_on_record(&job.status, failure) {
+            if !job.reporting.looked && is_on_record(&job.status, failure) {
                 return;
             }
             let message = format!("Error syncing load balancer: {failure}");
@@ -141,8 +141,8 @@ pub(super) fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
         Some(_) if members_only => Announced::Members,
         Some(_) => Announced::Change,
     };
-    if (begun, end.telling.announced) != (Announced::Members, Some(Announced::Change)) {
-        end.telling.announced = Some(begun);
+    if (begun, end.reporting.announced) != (Announced::Members, Some(Announced::Change)) {
+        end.reporting.announced = Some(begun);
     }
 }
 

@@ -45,7 +45,7 @@ impl<P: Provider> Machine<'_, P> {
     /// written with the status of the end.
     pub(super) fn report_busy(&mut self, observed: &ProviderStatus) -> Todo {
         let removal = Some(Announced::Removal);
-        if self.end.telling.announced == removal && self.job.telling.announced != removal {
+        if self.end.reporting.announced == removal && self.job.reporting.announced != removal {
             let event = Event::normal("DeletingLoadBalancer", "Deleting load balancer");
             self.events.push(event);
         }

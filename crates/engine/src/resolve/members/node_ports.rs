@@ -28,7 +28,7 @@ impl MemberResolver {
             );
             return members;
         };
-        for (node, address) in nodes::judged(scene) {
+        for (node, address) in nodes::validated(scene) {
             match address {
                 Ok(address) => {
                     let address = SocketAddr::new(address, node_port.get());

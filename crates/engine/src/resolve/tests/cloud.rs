@@ -36,7 +36,7 @@ fn one_node() -> World {
     world([Fact::Node(node("a", "10.1.0.1").row())])
 }
 
-fn judged(service: ServiceBuilder, profile: &ProviderProfile) -> Result<Intent, Vec<Reason>> {
+fn validated(service: ServiceBuilder, profile: &ProviderProfile) -> Result<Intent, Vec<Reason>> {
     resolve(&service.node_port(30080).row(), &one_node(), profile)
 }
 
@@ -44,7 +44,7 @@ fn listener_and_remarks(
     service: ServiceBuilder,
     profile: &ProviderProfile,
 ) -> (Listener, Vec<Reason>) {
-    let intent = judged(service, profile).unwrap();
+    let intent = validated(service, profile).unwrap();
     let mut spec = intent.load_balancer.unwrap();
     (spec.listeners.remove(0), intent.remarks)
 }
@@ -122,7 +122,7 @@ fn what_octavia_takes_is_passed_on_in_the_cloud_and_refused_elsewhere() {
         let (listener, remarks) = listener_and_remarks(service(), &in_cloud());
         assert_eq!(remarks, [], "{name}");
         let monitor = listener.pool.monitor.unwrap();
-        let told = match name {
+        let reported = match name {
             "connection-limit" => u64::from(listener.connection_limit.unwrap()),
             "timeout-client-data" => {
                 u64::try_from(listener.timeouts.client_data.as_millis()).unwrap()
@@ -130,7 +130,7 @@ fn what_octavia_takes_is_passed_on_in_the_cloud_and_refused_elsewhere() {
             "health-monitor-delay" => monitor.delay.as_secs(),
             _ => monitor.timeout.as_secs(),
         };
-        assert_eq!(told.to_string(), value, "{name}");
+        assert_eq!(reported.to_string(), value, "{name}");
         let errors = errors(service());
         assert_eq!(errors.len(), 1, "{name}: {errors:?}");
         assert_eq!(errors[0].field, Some(annotation_field(&key(name))));
@@ -156,7 +156,7 @@ fn time_outs_of_the_service_hold_on_every_port_in_the_cloud() {
         .named_port("tcp", 53)
         .annotated(&key("timeout-member-connect"), "700")
         .annotated(&key("timeout-tcp-inspect"), "70");
-    let intent = judged(service, &in_cloud()).unwrap();
+    let intent = validated(service, &in_cloud()).unwrap();
     for listener in intent.load_balancer.unwrap().listeners {
         let timeouts = listener.timeouts;
         assert_eq!(timeouts.member_connect, Duration::from_millis(700));
@@ -165,7 +165,7 @@ fn time_outs_of_the_service_hold_on_every_port_in_the_cloud() {
     let own = svc("dns")
         .udp_port("udp", 53)
         .annotated("landfall.dev/timeout-tcp-inspect.udp", "1s");
-    assert!(judged(own, &in_cloud()).is_err());
+    assert!(validated(own, &in_cloud()).is_err());
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_number_of_a_monitor_that_nobody_has_is_a_warning() {
     };
     assert_eq!(remark.severity, Severity::Warning);
     assert_eq!(remark.field, Some(annotation_field(retries)));
-    let errors = judged(service(), &configured()).unwrap_err();
+    let errors = validated(service(), &configured()).unwrap_err();
     assert_eq!(errors[0].severity, Severity::Error);
 }
 
@@ -200,13 +200,16 @@ fn annotations_of_metallb_that_were_left_behind_refuse_nothing_in_the_cloud() {
         },
         ..in_cloud()
     };
-    let intent = judged(service(), &refuses).unwrap();
-    let told: Vec<_> = intent
+    let intent = validated(service(), &refuses).unwrap();
+    let reported: Vec<_> = intent
         .remarks
         .iter()
         .map(|it| (it.code, it.severity))
         .collect();
-    assert_eq!(told, [(Code::OptionNotApplicable, Severity::Warning); 3]);
+    assert_eq!(
+        reported,
+        [(Code::OptionNotApplicable, Severity::Warning); 3]
+    );
     let address = intent.load_balancer.unwrap().address;
     assert_eq!(
         address.requested,
@@ -214,7 +217,7 @@ fn annotations_of_metallb_that_were_left_behind_refuse_nothing_in_the_cloud() {
     );
     assert_eq!((address.pool, address.sharing_key), (None, None));
     let portable = web().annotated("landfall.dev/address-pool", "public");
-    assert!(judged(portable, &refuses).is_err());
+    assert!(validated(portable, &refuses).is_err());
 }
 
 #[test]
@@ -224,9 +227,9 @@ fn one_address_is_enough_to_ask_for_where_the_cloud_has_one_of_the_other_family(
             .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack)
             .load_balancer_ip("192.0.2.7")
     };
-    assert!(judged(service(), &in_cloud()).is_ok());
+    assert!(validated(service(), &in_cloud()).is_ok());
     assert_eq!(
-        judged(service(), &one_machine()).unwrap_err()[0].code,
+        validated(service(), &one_machine()).unwrap_err()[0].code,
         Code::AddressFamilyMismatch
     );
 }
@@ -308,18 +311,18 @@ fn a_node_selector_that_is_none_is_a_warning_and_selects_nobody_away() {
             .map(|reason| (reason.code, reason.severity))
             .collect()
     };
-    let here = judged(service(), &one_machine()).unwrap();
+    let here = validated(service(), &one_machine()).unwrap();
     assert_eq!(
         about_it(&here.remarks),
         [(Code::OptionNotApplicable, Severity::Warning)]
     );
-    let there = judged(service(), &in_cloud()).unwrap();
+    let there = validated(service(), &in_cloud()).unwrap();
     assert_eq!(
         about_it(&there.remarks),
         [(Code::InvalidAnnotation, Severity::Warning)]
     );
     let nodes = |intent: Intent| intent.load_balancer.map(|spec| spec.nodes.len());
-    let plain = judged(web(), &in_cloud()).unwrap();
+    let plain = validated(web(), &in_cloud()).unwrap();
     assert_eq!(nodes(there), nodes(plain));
 }
 
@@ -333,10 +336,10 @@ fn a_cloud_option_that_falls_back_is_a_warning_only_in_the_cloud() {
             .map(|remark| (remark.code, remark.severity))
             .collect()
     };
-    let there = judged(service(), &in_cloud()).unwrap();
+    let there = validated(service(), &in_cloud()).unwrap();
     assert_eq!(there.extensions, Extensions::default());
     assert_eq!(codes(there), [(Code::InvalidAnnotation, Severity::Warning)]);
-    let here = judged(service(), &one_machine()).unwrap();
+    let here = validated(service(), &one_machine()).unwrap();
     assert_eq!(
         codes(here),
         [(Code::OptionNotApplicable, Severity::Warning)]
@@ -358,9 +361,9 @@ fn every_cloud_option_means_something_in_the_cloud() {
             let intent = resolve(&service, &world, &in_cloud()).unwrap();
             assert_eq!(intent.remarks, [], "{key}");
             let here = resolve(&service, &world, &one_machine()).unwrap();
-            let told = here.remarks.iter();
-            let told = told.filter(|remark| remark.code == Code::OptionNotApplicable);
-            assert_eq!(told.count(), 1, "{key}");
+            let reported = here.remarks.iter();
+            let reported = reported.filter(|remark| remark.code == Code::OptionNotApplicable);
+            assert_eq!(reported.count(), 1, "{key}");
         }
     }
 }
@@ -373,7 +376,7 @@ fn marked(service: ServiceBuilder) -> ServiceBuilder {
 
 #[test]
 fn a_wish_carries_the_options_of_the_cloud_and_our_marks() {
-    let intent = judged(marked(web()), &in_cloud()).unwrap();
+    let intent = validated(marked(web()), &in_cloud()).unwrap();
     assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
     assert_eq!(intent.marks[RECORD], "v1");
 }
@@ -385,7 +388,7 @@ fn a_removal_carries_the_options_of_the_cloud_and_our_marks() {
         marked(web()).with(|row| row.wants_load_balancer = false),
     ];
     for service in removals {
-        let intent = judged(service, &in_cloud()).unwrap();
+        let intent = validated(service, &in_cloud()).unwrap();
         assert_eq!(intent.load_balancer, None);
         assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
         assert_eq!(intent.marks[RECORD], "v1");

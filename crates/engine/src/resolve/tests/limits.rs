@@ -96,12 +96,12 @@ fn of_too_many_endpoints_each_port_serves_its_share() {
     ]);
     let service = svc("web").named_port("a", 80).named_port("b", 81);
     let intent = resolve(&service.row(), &world, &few()).unwrap();
-    let told: Vec<&str> = of_limits(&intent.remarks)
+    let reported: Vec<&str> = of_limits(&intent.remarks)
         .iter()
         .map(|it| it.message.as_str())
         .collect();
     assert_eq!(
-        told,
+        reported,
         ["of 10 members of all ports 6 are left out: a Service may have 4"]
     );
     let listeners = intent.load_balancer.unwrap().listeners;
@@ -131,9 +131,9 @@ fn a_check_takes_a_minute_at_most_and_that_is_told() {
     );
     let intent = resolve(&service("1h"), &world, &one_machine()).unwrap();
     assert_eq!(timeout(&intent), minute);
-    let told = of_limits(&intent.remarks);
-    assert_eq!(told[0].severity, Severity::Warning);
-    assert_eq!(told[0].value.as_deref(), Some("1h"));
+    let reported = of_limits(&intent.remarks);
+    assert_eq!(reported[0].severity, Severity::Warning);
+    assert_eq!(reported[0].value.as_deref(), Some("1h"));
     // Checks of Octavia are Octavia's own.
     let octavia = ProviderProfile {
         target: Target::Pod,

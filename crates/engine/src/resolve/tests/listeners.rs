@@ -23,10 +23,10 @@ fn where_secrets_cant_be_read_only_the_ports_that_need_one_stay_closed() {
     let (spec, remarks) = wish_in(&world([Fact::SecretsUnavailable]), service.clone());
     let ports: Vec<u16> = spec.listeners.iter().map(|it| it.key.port.get()).collect();
     assert_eq!(ports, [80]);
-    let told = remarks
+    let reported = remarks
         .iter()
         .find(|it| it.code == Code::CertificateNotFound);
-    assert_eq!(told.map(|it| it.severity), Some(Severity::Warning));
+    assert_eq!(reported.map(|it| it.severity), Some(Severity::Warning));
     let known = [Fact::SecretsUnavailable, Fact::Secret(secret("web-tls"))];
     let (spec, remarks) = wish_in(&world(known), service);
     assert_eq!(spec.listeners.len(), 2);
@@ -212,12 +212,12 @@ fn certificates_keep_the_order_in_which_they_are_named() {
 fn missing_and_broken_certificates_are_all_named() {
     let world = world([Fact::Secret(bad_secret("web-tls", "tls.key is missing"))]);
     let errors = errors_in(&world, https());
-    let told: Vec<(Code, &str)> = errors
+    let reported: Vec<(Code, &str)> = errors
         .iter()
         .map(|error| (error.code, error.message.as_str()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (
                 Code::InvalidCertificate,

@@ -279,11 +279,11 @@ fn weights_and_backups_go_by_pod_name_and_by_address() {
         )
         .annotated("landfall.dev/backup-members", "10.0.0.3");
     let members = members_in(&world, service);
-    let told: Vec<(u16, bool)> = members
+    let reported: Vec<(u16, bool)> = members
         .iter()
         .map(|member| (member.weight, member.backup))
         .collect();
-    assert_eq!(told, [(5, false), (0, false), (1, true)]);
+    assert_eq!(reported, [(5, false), (0, false), (1, true)]);
 }
 
 #[test]

@@ -107,11 +107,11 @@ fn an_endpoint_of_a_slice_that_may_be_no_member_is_left_out_and_the_others_serve
         .ready("10.0.0.1")]));
     let intent = resolve(&web().row(), &world, &in_cluster(&[])).unwrap();
     assert_eq!(members(&intent), ["10.0.0.1:8080"]);
-    let told = of_code(&intent.remarks);
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].severity, Severity::Warning);
+    let reported = of_code(&intent.remarks);
+    assert_eq!(reported.len(), 1);
+    assert_eq!(reported[0].severity, Severity::Warning);
     assert_eq!(
-        told[0].message,
+        reported[0].message,
         "127.0.0.1 is a loopback address, which is not allowed for members, and 2 more addresses \
         are not allowed either"
     );
@@ -145,9 +145,9 @@ fn a_monitor_port_that_is_the_admin_endpoint_of_a_member_is_refused() {
             .row()
     };
     let refused = resolve(&service("9640"), &World::default(), &machine).unwrap_err();
-    let told = of_code(&refused);
+    let reported = of_code(&refused);
     assert_eq!(
-        (told.len(), told[0].message.as_str()),
+        (reported.len(), reported[0].message.as_str()),
         (
             1,
             "127.0.0.1 would be checked at the admin endpoint of this process"

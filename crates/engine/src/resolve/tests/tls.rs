@@ -79,8 +79,8 @@ fn members_are_never_verified_by_nothing_unless_it_is_called_insecure() {
     let (spec, remarks) = spec(web().annotated(VERIFY, "insecure"));
     let tls = spec.listeners[0].pool.tls.as_ref().unwrap();
     assert_eq!(sources(tls), [None, None]);
-    let told: Vec<_> = remarks.iter().map(|it| (it.code, it.severity)).collect();
-    assert_eq!(told, [(Code::MembersNotVerified, Severity::Warning)]);
+    let reported: Vec<_> = remarks.iter().map(|it| (it.code, it.severity)).collect();
+    assert_eq!(reported, [(Code::MembersNotVerified, Severity::Warning)]);
     // An authority without verification is a contradiction.
     for mode in ["insecure", "off"] {
         let service = web()
@@ -120,9 +120,10 @@ fn an_earlier_version_keeps_the_authority_that_it_had() {
 fn where_secrets_cant_be_read_a_port_with_verified_members_stays_closed() {
     let (spec, remarks) = wish_in(&world([Fact::SecretsUnavailable]), verified());
     assert_eq!(spec.listeners, []);
-    let told = remarks.iter().map(|it| (it.code, it.severity));
+    let reported = remarks.iter().map(|it| (it.code, it.severity));
     assert!(
-        told.clone()
+        reported
+            .clone()
             .any(|it| it == (Code::CertificateNotFound, Severity::Warning))
     );
 }
@@ -228,6 +229,6 @@ fn grpc_checks_are_refused_on_openstack() {
         .node_port(30080)
         .annotated("landfall.dev/monitor", "grpc");
     let reasons = resolve(&service.row(), &World::default(), &in_cloud()).unwrap_err();
-    let told = reasons.iter().find(|it| it.severity == Severity::Error);
-    assert_eq!(told.map(|it| it.code), Some(Code::OptionNotSupported));
+    let reported = reasons.iter().find(|it| it.severity == Severity::Error);
+    assert_eq!(reported.map(|it| it.code), Some(Code::OptionNotSupported));
 }

@@ -29,7 +29,7 @@ pub(super) struct Header<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct Conclusion<'a> {
+pub(super) struct BatchEnd<'a> {
     pub(super) commit: u64,
     #[serde(borrow)]
     pub(super) sha256: Cow<'a, str>,

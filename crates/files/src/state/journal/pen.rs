@@ -4,23 +4,23 @@ use std::io;
 
 use sha2::{Digest, Sha256};
 
-use super::format::{Conclusion, End, begin, shown};
-use crate::state::folder::Medium;
+use super::format::{BatchEnd, End, begin, shown};
+use crate::state::folder::OpenFile;
 
 /// Lines are handed to the disk in parts of this size.
 const PART: usize = 256 * 1024;
 
 /// Writes one batch from a place on.
-pub(super) struct Pen<'a> {
-    medium: &'a mut dyn Medium,
+pub(super) struct BatchWriter<'a> {
+    medium: &'a mut dyn OpenFile,
     digest: Sha256,
     commits: u64,
     place: u64,
     waiting: Vec<u8>,
 }
 
-impl<'a> Pen<'a> {
-    pub(super) fn new(medium: &'a mut dyn Medium, end: End) -> Self {
+impl<'a> BatchWriter<'a> {
+    pub(super) fn new(medium: &'a mut dyn OpenFile, end: End) -> Self {
         Self {
             medium,
             digest: begin(&end),
@@ -46,7 +46,7 @@ impl<'a> Pen<'a> {
     /// Writes the line that makes the batch count.
     pub(super) fn conclude(mut self) -> io::Result<End> {
         let digest: [u8; 32] = self.digest.clone().finalize().into();
-        let conclusion = Conclusion {
+        let conclusion = BatchEnd {
             commit: self.commits,
             sha256: shown(&digest).into(),
         };

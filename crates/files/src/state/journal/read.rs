@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::Digest as _;
 
-use super::format::{Conclusion, End, FORMAT, Header, begin, shown};
+use super::format::{BatchEnd, End, FORMAT, Header, begin, shown};
 use crate::state::entry::Key;
 
 /// What a journal says.
@@ -25,7 +25,7 @@ pub(crate) struct Reading<'a> {
 
 /// Why a journal can't be understood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Damage {
+pub(crate) enum Corruption {
     /// It was written by something newer.
     Format(u64),
     /// It is not as it was written.
@@ -46,17 +46,17 @@ struct Line<'a> {
 }
 
 /// Reads a journal. Pure.
-pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Corruption> {
     let first = bytes.split(|byte| *byte == b'\n').next();
     let header: Header<'_> =
         serde_json::from_slice(first.unwrap_or_default()).map_err(|error| {
-            Damage::Broken(format!(
+            Corruption::Broken(format!(
                 "the first line is not that of a journal: \
                                                 {error}"
             ))
         })?;
     if header.format != FORMAT {
-        return Err(Damage::Format(header.format));
+        return Err(Corruption::Format(header.format));
     }
     let mut reading = Reading {
         lines: BTreeMap::new(),
@@ -68,7 +68,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
     while let Some(batch) = Batch::next(bytes, start, &reading.end) {
         let skipped = usize::from(start == 0);
         for line in batch.lines.iter().skip(skipped) {
-            let (key, object) = understand(line).map_err(Damage::Broken)?;
+            let (key, object) = understand(line).map_err(Corruption::Broken)?;
             match object {
                 Some(text) => reading.lines.insert(key, text),
                 None => reading.lines.remove(&key),
@@ -80,10 +80,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Reading<'_>, Damage> {
     let tail = bytes.get(start..).unwrap_or_default();
     if start == 0 {
         let why = "the first batch is incomplete";
-        return Err(Damage::Broken(why.to_owned()));
+        return Err(Corruption::Broken(why.to_owned()));
     }
     if let Some(why) = why_not_interrupted(tail, reading.end.commits) {
-        return Err(Damage::Broken(format!("{why} (from byte {start} on)")));
+        return Err(Corruption::Broken(format!("{why} (from byte {start} on)")));
     }
     reading.interrupted = tail.len() as u64;
     Ok(reading)
@@ -129,7 +129,7 @@ fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter_map(|line| line.strip_suffix(b"\n"))
 }
 
-fn conclusion(line: &[u8]) -> Option<Conclusion<'_>> {
+fn conclusion(line: &[u8]) -> Option<BatchEnd<'_>> {
     // Names and objects stand in lines that begin otherwise.
     line.starts_with(b"{\"commit\":")
         .then(|| serde_json::from_slice(line).ok())?

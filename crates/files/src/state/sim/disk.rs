@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Trouble;
+use super::SimFault;
 use crate::state::folder::Print;
 
 /// The files of the folder, on the disk and as they seem.
@@ -12,7 +12,7 @@ pub(super) struct Disk {
     /// Which file has which name, on the disk and as it seems.
     pub(super) durable: BTreeMap<String, usize>,
     pub(super) names: BTreeMap<String, usize>,
-    pub(super) trouble: Option<(usize, Trouble)>,
+    pub(super) trouble: Option<(usize, SimFault)>,
     pub(super) done: usize,
     pub(super) is_full: bool,
     pub(super) is_off: bool,

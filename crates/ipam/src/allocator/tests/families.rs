@@ -176,7 +176,7 @@ fn a_service_counts_its_own_address_among_those_it_can_have() {
         proposal.unmet,
         Some(Refusal::PoolsExhausted {
             families: WantedFamilies::RequireDual,
-            passed_over: vec![PassedOver {
+            passed_over: vec![SkippedPool {
                 pool: name("a"),
                 verdict: Verdict::LacksFamily(Family::V6),
             }],

@@ -99,7 +99,7 @@ fn a_service_that_waits_asks_for_every_pool_in_vain_and_is_told_of_each() {
                 ("six", Verdict::LacksFamily(Family::V4)),
                 ("theirs", Verdict::NotForNamespace),
             ]
-            .map(|(pool, verdict)| PassedOver {
+            .map(|(pool, verdict)| SkippedPool {
                 pool: name(pool),
                 verdict
             })

@@ -27,7 +27,7 @@ fn a_restored_address_outside_of_every_pool_is_held_until_it_moves() {
 fn while_pools_may_be_missing_an_address_in_no_pool_stays_and_afterwards_it_moves() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
     allocator.restore(&restore(&svc("web"), "192.0.2.1"));
-    allocator.doubt(true);
+    allocator.set_incomplete(true);
     let proposal = allocator.settle(&svc("web")).unwrap();
     assert_eq!(proposal.decision, Decision::Keep);
     assert_eq!(proposal.unmet, Some(Refusal::PoolsInDoubt));
@@ -37,7 +37,7 @@ fn while_pools_may_be_missing_an_address_in_no_pool_stays_and_afterwards_it_move
         ips("10.0.0.0"),
         "known pools go on serving"
     );
-    allocator.doubt(false);
+    allocator.set_incomplete(false);
     let proposal = allocator.settle(&svc("web")).unwrap();
     assert!(matches!(proposal.decision, Decision::Move { .. }));
 }
@@ -47,7 +47,7 @@ fn while_pools_may_be_missing_a_service_may_still_ask_for_a_pool_that_is_known()
     let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
     let request = svc("web").in_pool("a");
     allocator.restore(&restore(&request, "192.0.2.1"));
-    allocator.doubt(true);
+    allocator.set_incomplete(true);
     let proposal = allocator.settle(&request).unwrap();
     assert!(matches!(proposal.decision, Decision::Move { .. }));
 }

@@ -117,11 +117,11 @@ fn cloud(conf: &CloudConf, user_agents: &[String]) -> anyhow::Result<Cloud> {
         user_agent: user_agent(user_agents, &config.user_agent),
         ..config
     };
-    Cloud::new(config).map_err(|error| told(global, error))
+    Cloud::new(config).map_err(|error| reported(global, error))
 }
 
 /// What is wrong with the client, at the keys that say so.
-fn told(global: &Global, error: CloudError) -> anyhow::Error {
+fn reported(global: &Global, error: CloudError) -> anyhow::Error {
     let (keys, why): (&[&str], _) = match error {
         CloudError::AuthUrl(why) => (&["auth-url"], why),
         CloudError::Transport(TransportError::Authorities(why)) => (&["ca-file"], why),
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn files_that_can_not_be_used_are_told_with_the_file_and_the_key_that_name_them() {
-        for (lines, told) in [
+        for (lines, reported) in [
             (
                 "ca-file = DIR/none",
                 "instance cloud: DIR/cloud.conf:6: [Global] ca-file: DIR/none can't be read: ",
@@ -211,7 +211,7 @@ mod tests {
             ),
         ] {
             let text = refused(lines);
-            assert!(text.starts_with(told), "{lines}: {text}");
+            assert!(text.starts_with(reported), "{lines}: {text}");
         }
     }
 
@@ -263,10 +263,12 @@ mod tests {
             format!("{error:#}").replace(&dir, "DIR")
         };
         let text = from_clouds("", entry);
-        let told = "instance cloud: DIR/clouds.yaml: clouds.mine: cacert: DIR/none can't be read: ";
-        assert!(text.starts_with(told), "{text}");
+        let reported =
+            "instance cloud: DIR/clouds.yaml: clouds.mine: cacert: DIR/none can't be read: ";
+        assert!(text.starts_with(reported), "{text}");
         let text = from_clouds("ca-file = DIR/gone\n", entry);
-        let told = "instance cloud: DIR/cloud.conf:3: [Global] ca-file: DIR/gone can't be read: ";
-        assert!(text.starts_with(told), "{text}");
+        let reported =
+            "instance cloud: DIR/cloud.conf:3: [Global] ca-file: DIR/gone can't be read: ";
+        assert!(text.starts_with(reported), "{text}");
     }
 }

@@ -15,7 +15,7 @@ use landfall_model::{Protocol, ServiceKey};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::assembly::{Ground, Instance, Options};
+use crate::assembly::{Instance, Options, StartState};
 use crate::cli::DemoArgs;
 use crate::commands::up;
 use crate::get;
@@ -69,7 +69,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let stop = Stop::watch(GRACE)?;
     let Some(instance) = stop
         .unless_asked(Box::pin(up::on_files(
-            Ground::default(),
+            StartState::default(),
             options,
             files,
             stop.reload(),
@@ -137,7 +137,7 @@ fn settled(view: &InstanceView) -> bool {
     let served = view.services.iter().all(|service| {
         addressed(service) && (service.key == later || get::state(service) == "Ready")
     });
-    let judged: Vec<(bool, Health)> = view
+    let validated: Vec<(bool, Health)> = view
         .services
         .iter()
         .filter(|service| service.key == web)
@@ -145,8 +145,8 @@ fn settled(view: &InstanceView) -> bool {
         .flat_map(|listener| &listener.members)
         .map(|member| (member.name.as_deref() == Some(FAILING_NAME), member.health))
         .collect();
-    let sick_is_found = judged.contains(&(true, Health::Down));
-    let others_are_well = judged
+    let sick_is_found = validated.contains(&(true, Health::Down));
+    let others_are_well = validated
         .iter()
         .all(|(sick, health)| *sick || *health == Health::Up);
     view.ready && view.services.len() >= 4 && served && sick_is_found && others_are_well

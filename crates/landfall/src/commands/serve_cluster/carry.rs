@@ -8,9 +8,9 @@ use landfall_kube::Connection;
 use tokio::sync::watch;
 
 use super::{On, loop_ended};
-use crate::assembly::{Ground, Instance};
+use crate::assembly::{Instance, StartState};
 use crate::instances::Instances;
-use crate::last_known::{Carried, Memory, until_done};
+use crate::last_known::{CarriedInstance, LastKnownStore, until_done};
 use crate::signals::Stop;
 
 /// What ends it before its time.
@@ -20,7 +20,7 @@ pub(super) struct Ends {
     pub(super) grace: Duration,
     /// `None`: there are no other replicas.
     pub(super) role: Option<watch::Receiver<Role>>,
-    pub(super) memory: Option<Memory>,
+    pub(super) memory: Option<LastKnownStore>,
 }
 
 // === impl Ends ===
@@ -31,10 +31,10 @@ impl Ends {
     /// stop was asked for.
     pub(super) async fn carry<F: Future<Output = anyhow::Result<Instances>>>(
         &self,
-        carried: Carried,
+        carried: CarriedInstance,
         connection: &Connection,
         prepare: impl Fn() -> F,
-    ) -> anyhow::Result<Option<(Instances, Ground)>> {
+    ) -> anyhow::Result<Option<(Instances, StartState)>> {
         let prepared = async {
             carried.until_answered(connection).await;
             until_done(&prepare).await
@@ -62,9 +62,9 @@ impl Ends {
     pub(super) async fn begin<F: Future<Output = anyhow::Result<Instances>>>(
         &self,
         prepare: impl Fn() -> F,
-    ) -> anyhow::Result<Option<(Instances, Ground)>> {
+    ) -> anyhow::Result<Option<(Instances, StartState)>> {
         let prepared = self.stop.unless_asked(prepare()).await.transpose()?;
-        Ok(prepared.map(|instances| (instances, Ground::default())))
+        Ok(prepared.map(|instances| (instances, StartState::default())))
     }
 
     /// Starts an instance. Where traffic is carried already it is tried until it works, unless
@@ -75,7 +75,7 @@ impl Ends {
         on: &mut On,
         starting: impl AsyncFn(&On) -> anyhow::Result<Instance>,
     ) -> anyhow::Result<Option<Instance>> {
-        if let Some(proxy) = on.ground.proxy.clone() {
+        if let Some(proxy) = on.start_state.proxy.clone() {
             tokio::select! {
                 biased;
                 () = self.stop.asked() => {
@@ -85,10 +85,10 @@ impl Ends {
                 instance = until_done(|| starting(&*on)) => return Ok(Some(instance)),
                 () = self.replaced() => {}
                 // A cloud may keep a start waiting for minutes, and probes are answered meanwhile.
-                never = on.ground.answer(Duration::ZERO) => match never {},
+                never = on.start_state.answer(Duration::ZERO) => match never {},
             }
             proxy.shutdown(self.grace).await;
-            on.ground.proxy = None;
+            on.start_state.proxy = None;
             self.forget().await;
         }
         self.stop.unless_asked(starting(&*on)).await.transpose()

@@ -13,8 +13,8 @@ use landfall_model::view::SecretsView;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::assembly::{Ground, Instance, Lead, Options, descriptors};
-use crate::last_known::Memory;
+use crate::assembly::{Instance, Lead, Options, StartState, descriptors};
+use crate::last_known::LastKnownStore;
 use crate::lifetime::Lifetime;
 
 /// From one giving back of unused memory to the next, in the long run. It takes about a
@@ -24,8 +24,8 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 /// What an instance is started with, beside its connection.
 #[derive(Debug, Default)]
 pub(super) struct On {
-    pub(super) ground: Ground,
-    pub(super) memory: Option<Memory>,
+    pub(super) start_state: StartState,
+    pub(super) memory: Option<LastKnownStore>,
     pub(super) role: Option<watch::Receiver<Role>>,
 }
 
@@ -62,9 +62,9 @@ pub(super) async fn start(
     let failed = cancel.clone().drop_guard();
     let limits = options.instances.limits().within_files(descriptors());
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
-    let (mut told, mut secrets) = (None, None);
+    let (mut reported, mut secrets) = (None, None);
     let started = Instance::start_on(
-        on.ground.again()?,
+        on.start_state.again()?,
         options.clone(),
         lifetime.clone(),
         Arc::new(reports),
@@ -76,11 +76,11 @@ pub(super) async fn start(
                 pool_namespace: Some(options.instances.metallb_namespace().to_owned()),
                 ..SourceConfig::default()
             };
-            let (told_to, role) = (facts.clone(), role.clone());
-            let sources = Sources::start(connection, config, told_to, role, tasks, cancel);
-            told = Some(facts.clone());
+            let (reported_to, role) = (facts.clone(), role.clone());
+            let sources = Sources::start(connection, config, reported_to, role, tasks, cancel);
+            reported = Some(facts.clone());
             secrets = Some(sources.secrets());
-            tasks.spawn(tell_health(sources.health(), facts, cancel.clone()));
+            tasks.spawn(report_health(sources.health(), facts, cancel.clone()));
             tasks.spawn(give_back(cancel.clone()));
         },
     );
@@ -92,7 +92,7 @@ pub(super) async fn start(
         let cancel = cancel.clone();
         tasks.spawn(async move { cancel.run_until_cancelled(counting).await });
     }
-    if let (Some(memory), Some(facts)) = (on.memory.clone(), told) {
+    if let (Some(memory), Some(facts)) = (on.memory.clone(), reported) {
         let handle = instance.handle().clone();
         tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));
     }
@@ -124,7 +124,7 @@ async fn give_back(cancel: CancellationToken) {
 }
 
 /// Shows as a problem what can't be followed at the moment.
-async fn tell_health(
+async fn report_health(
     mut health: watch::Receiver<Health>,
     facts: mpsc::Sender<Fact>,
     cancel: CancellationToken,
@@ -141,11 +141,11 @@ async fn tell_health(
                 .remedy("the last known state is served; changes are applied once it is back")
             })
             .collect();
-        let told = Fact::SourceProblems {
+        let reported = Fact::SourceProblems {
             part: "API server".into(),
             reasons: failing,
         };
-        if facts.send(told).await.is_err() {
+        if facts.send(reported).await.is_err() {
             return;
         }
         if !matches!(

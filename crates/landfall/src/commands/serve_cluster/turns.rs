@@ -26,7 +26,7 @@ pub(super) async fn take_turns(
         };
         changes.borrow_and_update();
         let now = Instant::now();
-        let (is_able, due) = turns.judge(term, works(), now.into_std());
+        let (is_able, due) = turns.validate(term, works(), now.into_std());
         able.send_if_modified(|able| std::mem::replace(able, is_able) != is_able);
         let due_at = due.map_or(now, Instant::from_std);
         tokio::select! {

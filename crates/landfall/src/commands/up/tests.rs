@@ -70,21 +70,21 @@ async fn what_went_while_a_take_over_failed_is_closed_afterwards() {
             .collect();
         Vec::from_iter(names)
     };
-    let instance = serving.resumed(&Ground::default()).await;
+    let instance = serving.resumed(&StartState::default()).await;
     let limit = Duration::from_secs(60);
     instance.wait_ready(limit).await.unwrap();
-    let ground = instance.let_go().await;
-    let proxy = ground.proxy.clone().unwrap();
+    let start_state = instance.let_go().await;
+    let proxy = start_state.proxy.clone().unwrap();
     assert_eq!(open(&proxy), ["goes", "stays"]);
     // The other process clears it away, and fails then.
     std::fs::remove_file(goes).unwrap();
     let (options, files) = (serving.options.clone(), serving.files.clone());
-    let other = on_files(Ground::default(), options, files, Arc::default());
+    let other = on_files(StartState::default(), options, files, Arc::default());
     let other = other.await.unwrap();
     other.wait_ready(limit).await.unwrap();
     other.stop(Duration::ZERO).await;
     assert_eq!(open(&proxy), ["goes", "stays"]);
-    let instance = serving.resumed(&ground).await;
+    let instance = serving.resumed(&start_state).await;
     instance.wait_ready(limit).await.unwrap();
     let closed = async {
         while open(&proxy) != ["stays"] {
@@ -106,11 +106,11 @@ async fn while_no_control_plane_runs_the_admin_endpoint_says_so() {
         recursive: false,
         state: Some(folder.path().join("state")),
     };
-    let start = |ground| on_files(ground, options.clone(), files.clone(), Arc::default());
-    let instance = start(Ground::default()).await.unwrap();
+    let start = |start_state| on_files(start_state, options.clone(), files.clone(), Arc::default());
+    let instance = start(StartState::default()).await.unwrap();
     let admin = instance.admin().unwrap();
     instance.wait_ready(Duration::from_secs(60)).await.unwrap();
-    let ground = instance.let_go().await;
+    let start_state = instance.let_go().await;
     let asking = async {
         let ready = get(admin, "/readyz").await;
         assert!(ready.starts_with("HTTP/1.0 503"), "{ready}");
@@ -120,10 +120,10 @@ async fn while_no_control_plane_runs_the_admin_endpoint_says_so() {
     };
     tokio::select! {
         () = asking => {}
-        never = ground.answer(Duration::ZERO) => match never {},
+        never = start_state.answer(Duration::ZERO) => match never {},
     }
     // What comes next answers at the same place.
-    let instance = start(ground.again().unwrap()).await.unwrap();
+    let instance = start(start_state.again().unwrap()).await.unwrap();
     instance.wait_ready(Duration::from_secs(60)).await.unwrap();
     assert!(get(admin, "/readyz").await.starts_with("HTTP/1.0 200"));
     instance.stop(Duration::ZERO).await;
@@ -160,15 +160,15 @@ async fn a_port_that_is_handed_over_and_that_no_service_wants_any_more_is_closed
         let id = landfall_proxy::ListenerId::of(at, landfall_model::Protocol::Tcp).unwrap();
         (id, vec![socket.into()])
     });
-    let ground = Ground {
-        estate: Estate {
+    let start_state = StartState {
+        handover: Handover {
             sockets: sockets.into(),
-            ..Estate::default()
+            ..Handover::default()
         },
-        ..Ground::default()
+        ..StartState::default()
     };
     let connect = |port: u16| TcpStream::connect((address, port));
-    let instance = on_files(ground, options, files, Arc::default())
+    let instance = on_files(start_state, options, files, Arc::default())
         .await
         .unwrap();
     instance.serving().await;

@@ -37,9 +37,9 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
             .args(cloud);
         command
     };
-    let told = printed(explain()).await;
-    assert!(told.contains("Pending steps"), "{told}");
-    assert!(told.contains("create load balancer"), "{told}");
+    let reported = printed(explain()).await;
+    assert!(reported.contains("Pending steps"), "{reported}");
+    assert!(reported.contains("create load balancer"), "{reported}");
     assert_eq!(sim.writes().len(), 0);
 
     let range = Range::claim();
@@ -59,16 +59,16 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
     assert!(tags.iter().any(marked), "{id}: {tags:?}");
 
     // After: nothing more is to be done, for who reads the cluster.
-    let told = printed(explain()).await;
-    assert!(!told.contains("Pending steps"), "{told}");
+    let reported = printed(explain()).await;
+    assert!(!reported.contains("Pending steps"), "{reported}");
     let named = format!("{{name: web, namespace: {}}}\n", bed.namespace);
     bed.write("web.yaml", &SERVICE.replace("{name: web}\n", &named));
     let mut plan = landfall(home);
     plan.args(["plan", "-f", "web.yaml", "--kubeconfig", text(&kubeconfig)])
         .args(cloud);
-    let told = printed(plan).await;
+    let reported = printed(plan).await;
     let settled = "0 steps for 1 Service, 1 of them unchanged; planned against the cluster";
-    assert!(told.contains(settled), "{told}");
+    assert!(reported.contains(settled), "{reported}");
 
     bed.run(&["delete", "service", "web", "--timeout=60s"])
         .await;

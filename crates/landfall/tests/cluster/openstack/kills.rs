@@ -69,7 +69,7 @@ struct Wishes {
 
 struct Story {
     scene: Scene,
-    strangers: Strangers,
+    foreign_objects: Strangers,
     /// A floating IP that was made by hand, to be asked for.
     spare: Value,
     layout: &'static str,
@@ -121,11 +121,11 @@ impl Act {
 impl Story {
     async fn begin(dice: Dice) -> Self {
         let scene = Scene::open("kills").await;
-        let strangers = Strangers::settle(&scene).await;
+        let foreign_objects = Strangers::settle(&scene).await;
         let spare = floating_ip(&scene, &json!({"description": "spare"})).await;
         Self {
             scene,
-            strangers,
+            foreign_objects,
             spare,
             layout: LAYOUTS[0],
             specs: Wishes::default(),
@@ -177,7 +177,7 @@ impl Story {
                 specs.ports.insert("second", vec![81]);
                 let picture = Picture::of(self.scene.project()).await;
                 let mut balancers = picture.balancers.iter();
-                let own = balancers.find(|it| it["id"] != self.strangers.balancer["id"]);
+                let own = balancers.find(|it| it["id"] != self.foreign_objects.balancer["id"]);
                 let id = word(own.unwrap(), "id");
                 let named = format!("loadbalancer.openstack.org/load-balancer-id: {id}");
                 bed.apply(&service("second", &[81], &named)).await;
@@ -273,7 +273,7 @@ impl Story {
     async fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let picture = Picture::of(self.scene.project()).await;
-        self.strangers.judge(&picture);
+        self.foreign_objects.validate(&picture);
         let list = ["-n", &self.scene.bed.namespace, "services"];
         let services = self.scene.bed.kubectl().get(&list).await.unwrap();
         let services: Vec<Value> = services["items"].as_array().unwrap().clone();
@@ -284,18 +284,23 @@ impl Story {
         if names != self.specs.ports.keys().copied().collect() {
             problems.push(format!("there are the Services {names:?}"));
         }
-        self.judge_balancers(&picture, &services, &mut problems);
-        self.judge_floating_ips(&picture, &services, &mut problems);
-        self.judge_groups(&picture, &services, &mut problems);
+        self.validate_balancers(&picture, &services, &mut problems);
+        self.validate_floating_ips(&picture, &services, &mut problems);
+        self.validate_groups(&picture, &services, &mut problems);
         problems
     }
 
     /// One load balancer, with what all Services want of it; none without a Service.
-    fn judge_balancers(&self, picture: &Picture, services: &[Value], problems: &mut Vec<String>) {
+    fn validate_balancers(
+        &self,
+        picture: &Picture,
+        services: &[Value],
+        problems: &mut Vec<String>,
+    ) {
         let own = picture
             .balancers
             .iter()
-            .filter(|it| it["id"] != self.strangers.balancer["id"]);
+            .filter(|it| it["id"] != self.foreign_objects.balancer["id"]);
         let own: Vec<&Value> = own.collect();
         let wanted = usize::from(!self.specs.ports.is_empty());
         if own.len() != wanted {
@@ -329,12 +334,12 @@ impl Story {
             problems.push(format!("it is marked for {users:?}"));
         }
         for service in services {
-            self.judge_ports(picture, balancer, service, problems);
+            self.validate_ports(picture, balancer, service, problems);
         }
     }
 
     /// A listener for each port, with each node behind it.
-    fn judge_ports(
+    fn validate_ports(
         &self,
         picture: &Picture,
         balancer: &Value,
@@ -384,7 +389,7 @@ impl Story {
 
     /// One floating IP that leads to the load balancer, which is what is published; and none that
     /// leads nowhere but the spare one.
-    fn judge_floating_ips(
+    fn validate_floating_ips(
         &self,
         picture: &Picture,
         services: &[Value],
@@ -397,7 +402,7 @@ impl Story {
         let (idle, used): (Vec<&Value>, Vec<&Value>) = picture
             .floating_ips
             .iter()
-            .filter(|it| it["id"] != self.strangers.floating_ip["id"])
+            .filter(|it| it["id"] != self.foreign_objects.floating_ip["id"])
             .partition(|it| it["port_id"].is_null());
         if idle.iter().any(|it| it["id"] != *spare) {
             problems.push(format!("a floating IP leads nowhere: {idle:?}"));
@@ -422,11 +427,11 @@ impl Story {
     }
 
     /// Exactly the NodePorts are opened on every node.
-    fn judge_groups(&self, picture: &Picture, services: &[Value], problems: &mut Vec<String>) {
+    fn validate_groups(&self, picture: &Picture, services: &[Value], problems: &mut Vec<String>) {
         let own = picture
             .groups
             .iter()
-            .filter(|it| it["id"] != self.strangers.group["id"]);
+            .filter(|it| it["id"] != self.foreign_objects.group["id"]);
         let (shared, single): (Vec<&Value>, Vec<&Value>) =
             own.partition(|it| word(it, "name").starts_with("landfall-nodes-"));
         let ports_of = |service: &Value| -> BTreeSet<u64> {
@@ -519,7 +524,7 @@ impl Strangers {
     }
 
     /// Whether all of it is to the last byte as it was, times of changes included.
-    fn judge(&self, picture: &Picture) {
+    fn validate(&self, picture: &Picture) {
         let Self {
             balancer,
             listener,

@@ -143,16 +143,16 @@ async fn what_can_not_be_is_told_and_what_works_is_left_alone() {
         .collect();
     scene.bed.apply(&manifests).await;
     for (name, _, parts) in &refused {
-        let told = failure(&scene, name).await;
+        let reported = failure(&scene, name).await;
         for part in *parts {
-            assert!(told.contains(part), "{name}: {part}: {told}");
+            assert!(reported.contains(part), "{name}: {part}: {reported}");
         }
     }
     // A working Service that asks for what can't be keeps what it has.
     let bad = format!("loadbalancer.openstack.org/member-subnet-id={NOWHERE}");
     scene.bed.run(&["annotate", "service", "works", &bad]).await;
-    let told = failure(&scene, "works").await;
-    assert!(told.contains(NOWHERE), "{told}");
+    let reported = failure(&scene, "works").await;
+    assert!(reported.contains(NOWHERE), "{reported}");
     tokio::time::sleep(Duration::from_secs(2)).await;
 
     let after = Picture::of(scene.project()).await;

@@ -73,7 +73,7 @@ impl Two {
     }
 
     /// Waits until a Service is told what is wrong with it: all of these; nothing: it is served.
-    async fn told(bed: &Bed, name: &str, parts: &[&str]) {
+    async fn reported(bed: &Bed, name: &str, parts: &[&str]) {
         let began = Instant::now();
         loop {
             let service = bed.service(name).await;
@@ -263,7 +263,7 @@ async fn what_another_cluster_of_the_same_name_uses_stays_untouched_and_served()
     let left = word(&left["loadbalancers"][0], "id").to_owned();
     let names = BTreeMap::from([(NAMED, id.as_str())]);
     two.guests.apply(&service("guest", SHARED, &names)).await;
-    Two::told(&two.guests, "guest", &[]).await;
+    Two::reported(&two.guests, "guest", &[]).await;
     let published = two.guests.service("guest").await;
     let published = address(&published).unwrap().to_owned();
     let owner = two.scene.bed.service("web").await;
@@ -273,20 +273,20 @@ async fn what_another_cluster_of_the_same_name_uses_stays_untouched_and_served()
 
     // Internal on and off, for who shares and for the owner.
     Two::annotate(&two.guests, "guest", INTERNAL, Some("true")).await;
-    Two::told(&two.guests, "guest", &["can't share"]).await;
+    Two::reported(&two.guests, "guest", &["can't share"]).await;
     Two::annotate(&two.scene.bed, "web", INTERNAL, Some("true")).await;
-    Two::told(&two.scene.bed, "web", &["can't become internal"]).await;
+    Two::reported(&two.scene.bed, "web", &["can't become internal"]).await;
     assert_eq!(two.shared_part().await, before);
     Two::annotate(&two.guests, "guest", INTERNAL, None).await;
-    Two::told(&two.guests, "guest", &[]).await;
+    Two::reported(&two.guests, "guest", &[]).await;
     Two::annotate(&two.scene.bed, "web", INTERNAL, None).await;
-    Two::told(&two.scene.bed, "web", &[]).await;
+    Two::reported(&two.scene.bed, "web", &[]).await;
     assert_eq!(two.shared_part().await, before);
 
     // A certificate that Octavia refuses, and a node in between.
     let reference = no_certificate(two.scene.project()).await;
     Two::annotate(&two.guests, "guest", TLS, Some(&reference)).await;
-    Two::told(&two.guests, "guest", &[TLS]).await;
+    Two::reported(&two.guests, "guest", &[TLS]).await;
     let node = [("node-z", [10, 0, 0, 23])];
     two.scene.add_nodes(&two.guests, &node).await;
     let began = Instant::now();
@@ -298,22 +298,25 @@ async fn what_another_cluster_of_the_same_name_uses_stays_untouched_and_served()
 
     // What the owner's cluster has lost goes, and nothing else.
     two.abandon("left").await;
-    let told = Two::orphans(&two.scene.bed).await;
-    assert!(told.contains(&left) && !told.contains(&id), "{told}");
-    assert!(told.ends_with(", 0 could not be\n"), "{told}");
-    let told = Two::orphans(&two.guests).await;
-    assert!(told.starts_with("0 orphans among "), "{told}");
+    let reported = Two::orphans(&two.scene.bed).await;
+    assert!(
+        reported.contains(&left) && !reported.contains(&id),
+        "{reported}"
+    );
+    assert!(reported.ends_with(", 0 could not be\n"), "{reported}");
+    let reported = Two::orphans(&two.guests).await;
+    assert!(reported.starts_with("0 orphans among "), "{reported}");
     assert_eq!(two.shared_part().await, before);
 
     // The owner goes; then there is nothing of it to be found.
     two.scene.delete(&["web"]).await;
     for bed in [&two.scene.bed, &two.guests] {
-        let told = Two::orphans(bed).await;
-        assert!(told.starts_with("0 orphans among "), "{told}");
+        let reported = Two::orphans(bed).await;
+        assert!(reported.starts_with("0 orphans among "), "{reported}");
     }
     assert_eq!(two.shared_part().await, before);
     Two::annotate(&two.guests, "guest", TLS, None).await;
-    Two::told(&two.guests, "guest", &[]).await;
+    Two::reported(&two.guests, "guest", &[]).await;
     let now = two.guests.service("guest").await;
     assert_eq!(address(&now), Some(published.as_str()));
     assert_eq!(two.shared_part().await, before);

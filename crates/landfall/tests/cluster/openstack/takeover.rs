@@ -52,9 +52,9 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
     let addresses = sim.floating_ips();
 
     // To look changes nothing.
-    let told = printed(command(&bed, &["adopt"])).await;
+    let reported = printed(command(&bed, &["adopt"])).await;
     let summary = "2 Services, 1 taken over with no write, 1 step for 1 other\n";
-    assert!(told.ends_with(summary), "{told}");
+    assert!(reported.ends_with(summary), "{reported}");
     assert!(sim.writes().is_empty());
 
     let apply = [
@@ -65,8 +65,11 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
         "--namespace",
         "default",
     ];
-    let told = printed(command(&bed, &apply)).await;
-    assert!(told.contains("2 of 2 Services taken over"), "{told}");
+    let reported = printed(command(&bed, &apply)).await;
+    assert!(
+        reported.contains("2 of 2 Services taken over"),
+        "{reported}"
+    );
     let writes = sim.writes();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(sim.load_balancer(id(&web)), before);
@@ -76,15 +79,15 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
     let published = bed.service("web").await;
     let address = &published["status"]["loadBalancer"]["ingress"][0]["ip"];
     assert_eq!(*address, addresses[0]["floating_ip_address"]);
-    let told = printed(command(&bed, &["adopt"])).await;
+    let reported = printed(command(&bed, &["adopt"])).await;
     let summary = "2 Services, 2 taken over with no write, 0 steps for 0 others\n";
-    assert!(told.ends_with(summary), "{told}");
+    assert!(reported.ends_with(summary), "{reported}");
 
     // A Service that is still being cleared away owns its load balancer, until that is done.
     bed.run(&["delete", "service", "api", "--wait=false"]).await;
-    let told = printed(command(&bed, &["orphans"])).await;
-    assert!(told.starts_with("0 orphans among 2 load"), "{told}");
-    assert!(told.ends_with("; 2 Services\n"), "{told}");
+    let reported = printed(command(&bed, &["orphans"])).await;
+    assert!(reported.starts_with("0 orphans among 2 load"), "{reported}");
+    assert!(reported.ends_with("; 2 Services\n"), "{reported}");
 
     // What is marked by this cluster is its own under whatever name; by another cluster, never.
     let system = bed.kubectl().get(&["namespace", "kube-system"]).await;
@@ -99,11 +102,14 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is
         let path = "/v2/lbaas/loadbalancers";
         cloud.make(Service::LoadBalancer, path, "loadbalancer", &body);
     }
-    let told = printed(command(&bed, &["orphans", "--delete", "--yes"])).await;
+    let reported = printed(command(&bed, &["orphans", "--delete", "--yes"])).await;
     assert!(
-        told.contains("deleted load balancer kube_service_old_a_b"),
-        "{told}"
+        reported.contains("deleted load balancer kube_service_old_a_b"),
+        "{reported}"
     );
-    assert!(told.ends_with("1 deleted, 0 could not be\n"), "{told}");
+    assert!(
+        reported.ends_with("1 deleted, 0 could not be\n"),
+        "{reported}"
+    );
     assert_eq!(sim.writes().len(), 2);
 }

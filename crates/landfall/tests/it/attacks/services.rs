@@ -280,13 +280,16 @@ async fn annotations_and_slices_of_any_size_hold_up_nothing_and_are_told_briefly
     let view = lab.view().await;
     for name in ["endpoints", "nonsense", "unknown"] {
         let service = find(&view, &format!("bombs/{name}")).unwrap();
-        let told: usize = service
+        let reported: usize = service
             .status
             .conditions
             .iter()
             .map(|condition| condition.message.len())
             .sum();
-        assert!(told < 32 * 1024, "{name}: {told} bytes of conditions");
+        assert!(
+            reported < 32 * 1024,
+            "{name}: {reported} bytes of conditions"
+        );
     }
     let log = lab.log();
     let longest = log.iter().map(|line| line.to_string().len()).max();

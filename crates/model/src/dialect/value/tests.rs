@@ -161,17 +161,17 @@ fn endpoints_carry_weights_and_backups() {
 
 #[test]
 fn a_bad_endpoint_is_told_what_would_have_been_right() {
-    let told = |text| remedy(endpoints(text));
-    assert!(told("web.example.org:80").contains("IP address"));
-    assert!(told("10.0.0.1").contains("10.0.0.1:8080"));
-    assert!(told("2001:db8::1").contains("[2001:db8::1]:8080"));
-    assert!(told("localhost:http").contains("1 to 65535"));
-    assert!(told("10.0.0.1:0").contains("1 to 65535"));
-    assert!(told("10.0.0.1:80 weight=257").contains("256"));
-    assert!(told("10.0.0.1:80 weight=1 weight=2").contains("weight=N"));
-    assert!(told("10.0.0.1:80 spare").contains("backup"));
-    assert!(told("10.0.0.1:80,10.0.0.1:80").contains("once"));
-    assert!(told("10.0.0.1:80,,10.0.0.2:80").contains("comma"));
+    let reported = |text| remedy(endpoints(text));
+    assert!(reported("web.example.org:80").contains("IP address"));
+    assert!(reported("10.0.0.1").contains("10.0.0.1:8080"));
+    assert!(reported("2001:db8::1").contains("[2001:db8::1]:8080"));
+    assert!(reported("localhost:http").contains("1 to 65535"));
+    assert!(reported("10.0.0.1:0").contains("1 to 65535"));
+    assert!(reported("10.0.0.1:80 weight=257").contains("256"));
+    assert!(reported("10.0.0.1:80 weight=1 weight=2").contains("weight=N"));
+    assert!(reported("10.0.0.1:80 spare").contains("backup"));
+    assert!(reported("10.0.0.1:80,10.0.0.1:80").contains("once"));
+    assert!(reported("10.0.0.1:80,,10.0.0.2:80").contains("comma"));
 }
 
 #[test]

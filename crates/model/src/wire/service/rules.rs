@@ -32,7 +32,7 @@ const LONGEST_AFFINITY: i64 = 86_400;
 // === impl ServiceSpec ===
 
 impl ServiceSpec {
-    pub(super) fn judge_kind(&self, findings: &mut Findings) -> Kind {
+    pub(super) fn validate_kind(&self, findings: &mut Findings) -> Kind {
         match self.kind.as_deref() {
             None | Some("" | "ClusterIP") => Kind::ClusterIp,
             Some("NodePort") => Kind::NodePort,
@@ -89,7 +89,7 @@ impl ServiceSpec {
         }
     }
 
-    pub(super) fn judge_cluster_ip(&self, kind: Kind, findings: &mut Findings) -> bool {
+    pub(super) fn validate_cluster_ip(&self, kind: Kind, findings: &mut Findings) -> bool {
         let text = match self.cluster_ip.as_deref() {
             None | Some("") => return false,
             Some(text) => text,
@@ -115,7 +115,7 @@ impl ServiceSpec {
         headless
     }
 
-    pub(super) fn judge_ports(
+    pub(super) fn validate_ports(
         &self,
         kind: Kind,
         headless: bool,
@@ -136,13 +136,13 @@ impl ServiceSpec {
             .enumerate()
             .filter_map(|(index, port)| {
                 let field = format!("spec.ports[{index}]");
-                port.judge(&field, kind, several, &mut taken, findings)
+                port.validate(&field, kind, several, &mut taken, findings)
             })
             .collect()
     }
 
     /// Families in order of preference, as the API server of a dual-stack cluster fills them in.
-    pub(super) fn judge_families(&self, findings: &mut Findings) -> (Vec<Family>, FamilyPolicy) {
+    pub(super) fn validate_families(&self, findings: &mut Findings) -> (Vec<Family>, FamilyPolicy) {
         let mut families = Vec::new();
         for (index, text) in self.ip_families.iter().enumerate() {
             let field = format!("spec.ipFamilies[{index}]");
@@ -200,7 +200,7 @@ impl ServiceSpec {
         (families, policy)
     }
 
-    pub(super) fn judge_affinity(&self, findings: &mut Findings) -> Option<Duration> {
+    pub(super) fn validate_affinity(&self, findings: &mut Findings) -> Option<Duration> {
         let wanted = match self.session_affinity.as_deref() {
             None | Some("" | "None") => false,
             Some("ClientIP") => true,
@@ -245,7 +245,7 @@ impl ServiceSpec {
         }
     }
 
-    pub(super) fn judge_traffic_policy(&self, kind: Kind, findings: &mut Findings) -> bool {
+    pub(super) fn validate_traffic_policy(&self, kind: Kind, findings: &mut Findings) -> bool {
         let field = "spec.externalTrafficPolicy";
         match self.external_traffic_policy.as_deref() {
             None | Some("") => false,
@@ -298,7 +298,7 @@ impl ServiceSpec {
     ) -> Option<NonZeroU16> {
         let field = "spec.healthCheckNodePort";
         let number = self.health_check_node_port.filter(|number| *number != 0)?;
-        let port = judge_port(field, number, findings);
+        let port = validate_port(field, number, findings);
         if kind != Kind::LoadBalancer || !external_local {
             findings.forbid(
                 field,
@@ -322,7 +322,7 @@ struct Taken {
 }
 
 impl ServicePortShape {
-    fn judge(
+    fn validate(
         &self,
         field: &str,
         kind: Kind,
@@ -330,7 +330,7 @@ impl ServicePortShape {
         taken: &mut Taken,
         findings: &mut Findings,
     ) -> Option<ServicePort> {
-        let name = self.judge_name(field, several, taken, findings);
+        let name = self.validate_name(field, several, taken, findings);
         let protocol = match self.protocol.as_deref() {
             None | Some("") => Some(Protocol::Tcp),
             Some(text) => protocol(text).or_else(|| {
@@ -352,7 +352,7 @@ impl ServicePortShape {
                 );
                 None
             }
-            Some(number) => judge_port(&format!("{field}.port"), number, findings),
+            Some(number) => validate_port(&format!("{field}.port"), number, findings),
         };
         if let (Some(protocol), Some(port)) = (protocol, port)
             && !taken.fronts.insert((protocol, port))
@@ -364,8 +364,8 @@ impl ServicePortShape {
                 "remove one of them",
             );
         }
-        let target = self.judge_target(field, port, findings);
-        let node_port = self.judge_node_port(field, kind, protocol, taken, findings);
+        let target = self.validate_target(field, port, findings);
+        let node_port = self.validate_node_port(field, kind, protocol, taken, findings);
         if let Some(text) = self.app_protocol.as_deref().filter(|text| !text.is_empty()) {
             findings.check(format!("{field}.appProtocol"), text, names::qualified);
         }
@@ -379,7 +379,7 @@ impl ServicePortShape {
         })
     }
 
-    fn judge_name(
+    fn validate_name(
         &self,
         field: &str,
         several: bool,
@@ -406,7 +406,7 @@ impl ServicePortShape {
         name
     }
 
-    fn judge_target(
+    fn validate_target(
         &self,
         field: &str,
         port: Option<NonZeroU16>,
@@ -416,7 +416,7 @@ impl ServicePortShape {
         match &self.target_port {
             None | Some(IntOrText::Int(0)) => port.map(TargetPort::Number),
             Some(IntOrText::Int(number)) => {
-                judge_port(&field, *number, findings).map(TargetPort::Number)
+                validate_port(&field, *number, findings).map(TargetPort::Number)
             }
             Some(IntOrText::Text(name)) if name.is_empty() => port.map(TargetPort::Number),
             Some(IntOrText::Text(name)) => {
@@ -434,7 +434,7 @@ impl ServicePortShape {
         }
     }
 
-    fn judge_node_port(
+    fn validate_node_port(
         &self,
         field: &str,
         kind: Kind,
@@ -453,7 +453,7 @@ impl ServicePortShape {
             );
             return None;
         }
-        let port = judge_port(&field, number, findings)?;
+        let port = validate_port(&field, number, findings)?;
         if !taken.nodes.insert((protocol?, port)) {
             findings.forbid(
                 field,
@@ -467,7 +467,7 @@ impl ServicePortShape {
 }
 
 /// A port number.
-pub(in crate::wire) fn judge_port(
+pub(in crate::wire) fn validate_port(
     field: &str,
     number: i64,
     findings: &mut Findings,

@@ -168,8 +168,8 @@ impl Cloud {
                     }
                     after.insert(key, member);
                 }
-                let told: BTreeSet<_> = leaves.iter().filter_map(key_of).collect();
-                assert_eq!(told, after.keys().copied().collect());
+                let reported: BTreeSet<_> = leaves.iter().filter_map(key_of).collect();
+                assert_eq!(reported, after.keys().copied().collect());
                 self.graph
                     .members
                     .insert(pool.clone(), after.into_values().collect());

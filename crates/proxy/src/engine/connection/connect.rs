@@ -6,7 +6,7 @@ use std::time::Instant;
 use landfall_model::Protocol;
 use landfall_sys::epoll::Event;
 
-use super::super::outlet::Outlet;
+use super::super::member_socket::MemberSocket;
 use super::super::pump::would_block;
 use super::super::{Tools, member_token, millis};
 use super::{Connection, End, Phase, Step};
@@ -48,11 +48,11 @@ impl Connection {
     pub(super) fn connect_to(&mut self, lease: Lease, tools: &mut Tools) -> Option<Refusal> {
         self.chosen = Instant::now();
         match self.try_member(&lease, tools) {
-            Ok(outlet) => {
+            Ok(member_socket) => {
                 let within = self.listener.config().listener.timeouts.member_connect;
                 let until = tools.now + u64::from(millis(within).max(1));
                 self.phase = Phase::Connecting { until };
-                self.member = Some((lease, outlet));
+                self.member = Some((lease, member_socket));
                 None
             }
             Err(error) => {
@@ -65,23 +65,23 @@ impl Connection {
         }
     }
 
-    fn try_member(&self, lease: &Lease, tools: &mut Tools) -> io::Result<Outlet> {
+    fn try_member(&self, lease: &Lease, tools: &mut Tools) -> io::Result<MemberSocket> {
         let address = lease.member().raw_address();
         let (user, member) = (self.key.index, lease.address());
         tools
-            .outlets
+            .member_sockets
             .connect(&tools.epoll, member, address, user, member_token)
     }
 
     /// Looks whether the member's handshake is over.
     pub(super) fn confirm(&mut self, event: Event, tools: &mut Tools) -> Step {
-        let Some((_, outlet)) = &self.member else {
+        let Some((_, member_socket)) = &self.member else {
             return Step::End(End::Closed);
         };
         // Before the handshake is over, a socket is not writable. Where the event says more than
         // that, or was about an earlier use of the socket, writing nothing shows what is true.
         if !event.is_writable() || event.is_read_closed() {
-            match outlet.stream.send(&[]) {
+            match member_socket.stream.send(&[]) {
                 Ok(_) => {}
                 Err(error) if would_block(&error) => return Step::Wait,
                 Err(error) => {
@@ -96,7 +96,7 @@ impl Connection {
 
     fn opened(&mut self, tools: &mut Tools) {
         self.phase = Phase::Open;
-        self.member_heard = tools.now;
+        self.member_active = tools.now;
         self.tried = Vec::new();
         self.inward.writable = true;
         let counters = self.listener.counters().mine();
@@ -115,10 +115,10 @@ impl Connection {
     }
 
     pub(super) fn fail_member(&mut self, tools: &mut Tools, error: &io::Error) {
-        let Some((lease, outlet)) = self.member.take() else {
+        let Some((lease, member_socket)) = self.member.take() else {
             return;
         };
-        tools.outlets.close(outlet, false);
+        tools.member_sockets.close(member_socket, false);
         self.note_failure(&lease, error);
         self.outward.readable = false;
         self.outward.hangup = false;

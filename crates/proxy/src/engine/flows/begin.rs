@@ -51,7 +51,7 @@ impl Flows {
         let Some(mut place_in_gate) = listener.gate().enter() else {
             return listener.refuse(inbound.client, Refusal::Limit);
         };
-        if let Err(refusal) = place_in_gate.judge(&listener, inbound.client.ip()) {
+        if let Err(refusal) = place_in_gate.validate(&listener, inbound.client.ip()) {
             return listener.refuse(inbound.client, refusal);
         }
         // Trusted peers bring the clients of many.
@@ -79,7 +79,7 @@ impl Flows {
         }
         let idle = millis(config.listener.timeouts.client_data).max(1);
         let raw_peer = RawAddress::new(peer);
-        let heard = tools.now;
+        let last_active = tools.now;
         let mut note = listener.note(inbound.client);
         if let Some(note) = &mut note {
             note.facts().member = Some(lease.address());
@@ -92,10 +92,10 @@ impl Flows {
             listener,
             lease,
             idle,
-            heard,
+            last_active,
             source,
             client: inbound.client,
-            began: heard,
+            began: last_active,
             note,
             place: place_in_gate,
         };
@@ -129,7 +129,7 @@ impl Flows {
     /// Adds a flow whose first datagram was sent.
     fn insert(&mut self, mut flow: Flow, received: u64, tools: &Tools) {
         let (port, peer) = (flow.port, flow.peer);
-        let expires = flow.heard + u64::from(flow.idle);
+        let expires = flow.last_active + u64::from(flow.idle);
         flow.listener.counters().mine().connected();
         flow.count(received, 0);
         let key = self.table.insert_with(|_| flow);

@@ -26,7 +26,7 @@ pub(super) struct Flow {
     pub(super) listener: Arc<ListenerState>,
     pub(super) lease: Lease,
     pub(super) idle: u32,
-    pub(super) heard: u64,
+    pub(super) last_active: u64,
     pub(super) source: Option<Source>,
     /// The address that the ranges are about: the peer, or the client in its PROXY header.
     pub(super) client: SocketAddr,
@@ -45,7 +45,7 @@ impl Flow {
 
     /// Measures from the first datagram to the last one.
     pub(super) fn note_end(&mut self) {
-        let lasted = Duration::from_millis(self.heard.saturating_sub(self.began));
+        let lasted = Duration::from_millis(self.last_active.saturating_sub(self.began));
         self.listener
             .counters()
             .mine()

@@ -7,7 +7,7 @@ use landfall_sys::epoll::Epoll;
 use super::*;
 use crate::budget::Budget;
 use crate::changes::Changes;
-use crate::engine::outlet::Outlets;
+use crate::engine::member_socket::MemberSockets;
 use crate::engine::pipes::Pipes;
 use crate::identity::Owner;
 use crate::listener::ListenerConfig;
@@ -30,7 +30,7 @@ impl Scene {
                 epoll: Epoll::new().unwrap(),
                 room: Box::default(),
                 pipes: Pipes::new(0),
-                outlets: Outlets::new(0),
+                member_sockets: MemberSockets::new(0),
                 now: 0,
             },
             budget: Budget::new(files, 10_000),

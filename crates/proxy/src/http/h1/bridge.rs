@@ -25,13 +25,13 @@ use crate::budget::units::UNIT;
 use crate::dial::MAX_TRIES;
 use crate::http::CHUNK;
 use crate::http::buffer::{Buffer, Outgoing};
-use crate::http::content::{BodyFailed, Impatience, RequestContent};
+use crate::http::content::{BodyFailed, RequestContent, SilenceTimer};
 use crate::http::fields::allowed_in_trailers;
 use crate::http::front::{ClientStream, Settings};
 use crate::http::over_http2::{self, OverHttp2, Sent};
 use crate::http::pace::STREAM_WINDOW;
 use crate::http::refusal::Refusal;
-use crate::memory::{Ledger, Paid, Payer};
+use crate::memory::{ConnectionMemory, MemoryHold, MemoryOwner};
 
 /// Frames that may wait for the member: one to be taken, while the next is read.
 const FRAMES_AHEAD: usize = 1;
@@ -43,7 +43,7 @@ struct Upload {
     frames: Option<PollSender<Result<Frame<Bytes>, BodyFailed>>>,
     /// What the client waits for before it sends.
     permission: Outgoing,
-    impatience: Impatience,
+    impatience: SilenceTimer,
 }
 
 /// A response on its way into bytes.
@@ -52,11 +52,11 @@ struct Download {
     /// Gone when all of it is in `out`.
     body: Option<OverHttp2>,
     chunked: bool,
-    impatience: Impatience,
+    impatience: SilenceTimer,
     written: u64,
     /// One that pays, while the client takes nothing, for what is here and may come.
-    payer: Option<Arc<Payer>>,
-    paid: Option<Paid>,
+    payer: Option<Arc<MemoryOwner>>,
+    paid: Option<MemoryHold>,
 }
 
 /// Units of memory that a response takes whose client does not read it: a frame, and what the
@@ -197,7 +197,7 @@ impl<S: ClientStream> Connection<S> {
             out: Outgoing::from(head),
             body: Some(body),
             chunked,
-            impatience: Impatience::new(settings.timeouts.client_data),
+            impatience: SilenceTimer::new(settings.timeouts.client_data),
             written: 0,
             payer: self.input.payer().cloned(),
             paid: None,
@@ -238,7 +238,11 @@ impl Upload {
         let content = if framing.is_empty() {
             RequestContent::empty()
         } else {
-            let ledger = input.payer().cloned().map(Ledger::of).map(Arc::new);
+            let ledger = input
+                .payer()
+                .cloned()
+                .map(ConnectionMemory::of)
+                .map(Arc::new);
             RequestContent::channel(receiver, ledger)
         };
         let upload = Self {
@@ -249,7 +253,7 @@ impl Upload {
             } else {
                 Vec::new()
             }),
-            impatience: Impatience::new(timeouts.client_data),
+            impatience: SilenceTimer::new(timeouts.client_data),
         };
         (upload, content)
     }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::super::MAX_HEAD;
 use super::super::front::{ClientStream, Settings};
 use super::super::record::Record;
-use super::super::redirect::{self, Elsewhere};
+use super::super::redirect::{self, RedirectTarget};
 use super::super::refusal::Refusal;
 use super::head::Room;
 use super::request::{RequestFacts, RequestHead};
@@ -20,7 +20,7 @@ use super::{Connection, forwarding};
 pub(super) enum Next {
     Request(RequestFacts),
     /// The client is to ask elsewhere.
-    Redirect(RequestFacts, Box<Elsewhere>),
+    Redirect(RequestFacts, Box<RedirectTarget>),
     Refuse(Refusal),
     /// Not HTTP/1 at all, but the beginning of HTTP/2.
     Http2,

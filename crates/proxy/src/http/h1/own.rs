@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use super::super::front::{ClientStream, Settings};
-use super::super::redirect::Elsewhere;
+use super::super::redirect::RedirectTarget;
 use super::super::refusal::Refusal;
 use super::request::RequestFacts;
 use super::{Connection, Then};
@@ -31,7 +31,7 @@ impl<S: ClientStream> Connection<S> {
     pub(super) async fn send_away(
         &mut self,
         request: RequestFacts,
-        elsewhere: &Elsewhere,
+        elsewhere: &RedirectTarget,
         settings: Settings,
     ) -> Then {
         self.record

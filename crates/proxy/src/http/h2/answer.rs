@@ -35,7 +35,7 @@ struct Unanswered {
 }
 
 /// One request under way.
-struct Errand {
+struct RequestTask {
     client: Arc<Client>,
     parts: Parts,
     authority: String,
@@ -64,14 +64,14 @@ pub(super) async fn answer(
             send_away(&parts, &authority, settings)
         }
         Ok((parts, authority)) => {
-            let errand = Errand {
+            let request_task = RequestTask {
                 client,
                 parts,
                 authority,
                 settings,
                 alone: busy.alone,
             };
-            errand.run(content, &mut busy.record).await
+            request_task.run(content, &mut busy.record).await
         }
         Err(refusal) => Err(refusal),
     };
@@ -158,9 +158,9 @@ impl Unanswered {
     }
 }
 
-// === impl Errand ===
+// === impl RequestTask ===
 
-impl Errand {
+impl RequestTask {
     async fn run(
         self,
         mut content: RequestContent,

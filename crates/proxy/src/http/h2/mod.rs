@@ -43,7 +43,7 @@ use crate::budget::Extra;
 use crate::budget::units::UNIT;
 use crate::counters;
 use crate::inbound::Inbound;
-use crate::memory::Ledger;
+use crate::memory::ConnectionMemory;
 use crate::tls::MemberStream;
 
 /// Requests that one client may have open at once, and with that its connections to members: bounds
@@ -95,7 +95,7 @@ struct Client {
     /// Tasks of requests under way.
     streams: TaskTracker,
     /// What they hold of memory.
-    ledger: Arc<Ledger>,
+    ledger: Arc<ConnectionMemory>,
     forwarding: Mutex<Arc<Forwarding>>,
     /// Connections to members that carry the PROXY header of this client.
     own_idle: Own,
@@ -146,7 +146,7 @@ pub(super) async fn run<S: ClientStream>(
         Some(payer) => payer.clone(),
         None => front.payer(&inbound),
     };
-    let Some(ledger) = Ledger::open(payer) else {
+    let Some(ledger) = ConnectionMemory::open(payer) else {
         let counters = front.listener().counters().mine();
         counters.refused(counters::Refusal::Share);
         client.abort();
@@ -214,7 +214,7 @@ pub(super) async fn run<S: ClientStream>(
 // === impl Client ===
 
 impl Client {
-    fn new(front: Arc<Front>, inbound: Inbound, ledger: Ledger) -> Self {
+    fn new(front: Arc<Front>, inbound: Inbound, ledger: ConnectionMemory) -> Self {
         let forwarding = Arc::new(forwarding(&front, &inbound, front.settings()));
         Self {
             front,
@@ -232,7 +232,7 @@ impl Client {
     }
 
     /// What bodies of requests need of it.
-    fn uploads(&self) -> (TaskTracker, Arc<Ledger>) {
+    fn uploads(&self) -> (TaskTracker, Arc<ConnectionMemory>) {
         (self.streams.clone(), self.ledger.clone())
     }
 

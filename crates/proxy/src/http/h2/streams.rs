@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::http::pace::Pace;
-use crate::memory::Ledger;
+use crate::memory::ConnectionMemory;
 
 /// Bytes of a response that a client must take within its timeout, if there are as many. Slower
 /// than any line that people use; below it, a connection to a member costs an attacker too little.
@@ -25,7 +25,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     tasks: TaskTracker,
-    ledger: Option<Arc<Ledger>>,
+    ledger: Option<Arc<ConnectionMemory>>,
     watched: Arc<Mutex<Vec<Watched>>>,
 }
 
@@ -64,7 +64,7 @@ struct Clock {
 // === impl Streams ===
 
 impl Streams {
-    pub(super) fn new(tasks: TaskTracker, ledger: Option<Arc<Ledger>>) -> Self {
+    pub(super) fn new(tasks: TaskTracker, ledger: Option<Arc<ConnectionMemory>>) -> Self {
         Self {
             tasks,
             ledger,

@@ -441,7 +441,7 @@ async fn checks_that_never_end_do_not_hold_up_those_of_another_service() {
 fn strict() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (sender, heard) = std::sync::mpsc::channel();
+    let (sender, last_active) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
@@ -459,7 +459,7 @@ fn strict() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
             let _ = sender.send(got);
         }
     });
-    (address, heard)
+    (address, last_active)
 }
 
 #[tokio::test]
@@ -472,12 +472,15 @@ async fn members_that_expect_a_proxy_header_get_one_from_monitors() {
         (ProxyProtocol::V2, &local[..]),
     ];
     for (version, header) in versions {
-        let (address, heard) = strict();
+        let (address, last_active) = strict();
         let mut config = configuration(Protocol::Tcp, Some(http("/")), &[address]);
         config.pool.proxy_protocol = Some(version);
         let scene = Scene::start(&config);
         scene.until_health(&[Health::Up]).await;
         let expected = [header, b"GET / HTTP/1.1\r\n"].concat();
-        assert!(heard.recv().unwrap().starts_with(&expected), "{version:?}");
+        assert!(
+            last_active.recv().unwrap().starts_with(&expected),
+            "{version:?}"
+        );
     }
 }

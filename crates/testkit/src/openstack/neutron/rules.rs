@@ -60,7 +60,8 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         .get("security_group_rules")
         .and_then(Value::as_array)
     {
-        let rows: Result<Vec<Row>, Reply> = many.iter().map(|one| judge(world, ask, one)).collect();
+        let rows: Result<Vec<Row>, Reply> =
+            many.iter().map(|one| validate(world, ask, one)).collect();
         let rows = rows?;
         for (place, row) in rows.iter().enumerate() {
             if rows.iter().take(place).any(|other| same(other, row)) {
@@ -85,7 +86,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
                    request body.";
         Reply::network(400, "HTTPBadRequest", text)
     })?;
-    let row = judge(world, ask, one)?;
+    let row = validate(world, ask, one)?;
     quota(world, ask, 1)?;
     let id = world.insert_rule(&ask.project, row);
     Ok(Reply::json(
@@ -115,7 +116,7 @@ fn same(one: &Row, other: &Row) -> bool {
     })
 }
 
-fn judge(world: &World, ask: &Ask<'_>, given: &Value) -> Result<Row, Reply> {
+fn validate(world: &World, ask: &Ask<'_>, given: &Value) -> Result<Row, Reply> {
     let bad = |text: String| Err(Reply::network(400, "HTTPBadRequest", text));
     let Some(given) = given.as_object() else {
         return bad("Invalid security_group_rule.".to_owned());

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::super::load_balancers::{Member, Touched};
 use super::super::wire::{Reply, Row, text};
 use super::super::world::World;
-use super::listener::{Around, judge_listener, layer4, matrix};
+use super::listener::{Around, layer4, matrix, validate_listener};
 use super::member::{read_members, unknown_subnet};
-use super::monitor::judge_monitor;
-use super::pool::judge_pool;
+use super::monitor::validate_monitor;
+use super::pool::validate_pool;
 use super::schema::{self, LISTENER, MONITOR, POOL};
 use super::vip::Vip;
 use super::{over_quota, refuse};
@@ -114,7 +114,7 @@ fn plan_pools(
             }
         }
         let pool = schema::create(POOL, spec, minor)?;
-        judge_pool(world, &around.provider, &pool)?;
+        validate_pool(world, &around.provider, &pool)?;
         let members = objects(spec, "members");
         let members = read_members(world, &around.provider, &members)?;
         graph.doomed |= unknown_subnet(world, &members).is_some();
@@ -129,7 +129,7 @@ fn plan_pools(
             None => None,
             Some(given) => {
                 let monitor = schema::create(MONITOR, given, minor)?;
-                judge_monitor(world, &around.provider, &pool, &monitor)?;
+                validate_monitor(world, &around.provider, &pool, &monitor)?;
                 Some(monitor)
             }
         };
@@ -149,7 +149,7 @@ fn plan_listeners(
     let mut fronts = HashSet::new();
     for (given, pool) in objects(given, "listeners").into_iter().zip(wanted) {
         let listener = schema::create(LISTENER, given, world.settings.api_minor)?;
-        judge_listener(world, around, &listener)?;
+        validate_listener(world, around, &listener)?;
         let port = listener.get("protocol_port").and_then(Value::as_u64);
         let protocol = text(&listener, "protocol");
         if !fronts.insert((layer4(protocol).to_owned(), port)) {

@@ -103,9 +103,9 @@ pub(super) fn matrix(listener: &Row, pool: &Row) -> Result<(), Reply> {
 }
 
 /// Whether such a listener may exist there.
-pub(super) fn judge_listener(world: &World, around: &Around, row: &Row) -> Result<(), Reply> {
+pub(super) fn validate_listener(world: &World, around: &Around, row: &Row) -> Result<(), Reply> {
     let protocol = text(row, "protocol");
-    judge_headers(protocol, row)?;
+    validate_headers(protocol, row)?;
     let references = references(row);
     if ["UDP", "SCTP"].contains(&protocol) && !references.is_empty() {
         return Err(refuse(&format!(
@@ -158,7 +158,7 @@ fn references(row: &Row) -> Vec<&str> {
     all.filter(|reference| !reference.is_empty()).collect()
 }
 
-fn judge_headers(protocol: &str, row: &Row) -> Result<(), Reply> {
+fn validate_headers(protocol: &str, row: &Row) -> Result<(), Reply> {
     let headers = row.get("insert_headers").and_then(Value::as_object);
     let names: Vec<&str> = headers
         .into_iter()
@@ -242,7 +242,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         suits(world, parent, &pool, &row)?;
     }
     world.child_writable(parent)?;
-    judge_listener(world, &around, &row)?;
+    validate_listener(world, &around, &row)?;
     let port = row.get("protocol_port").and_then(Value::as_u64);
     let below = layer4(text(&row, "protocol"));
     let siblings = world.balancers.get(parent).map(|b| b.listeners.as_slice());
@@ -290,7 +290,7 @@ pub(super) fn update(world: &mut World, ask: &Ask<'_>, id: &str) -> Handled {
     let mut after = found.row.clone();
     after.extend(changes.clone());
     let around = Around::of(world.own_balancer(&parent, &ask.project)?);
-    judge_listener(world, &around, &after)?;
+    validate_listener(world, &around, &after)?;
     let pool = changes.remove("default_pool_id");
     if let Some(pool) = pool.as_ref().and_then(Value::as_str) {
         suits(world, &parent, pool, &after)?;

@@ -23,7 +23,7 @@ pub(super) fn duplicate(row: &Row) -> Reply {
 }
 
 /// Reads members of a request; their subnets must exist.
-pub(super) fn judge_members(
+pub(super) fn validate_members(
     world: &World,
     provider: &str,
     given: &[&Row],
@@ -98,7 +98,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
     let given = envelope(ask, "member")?;
     let found = world.pools.get(pool).ok_or_else(|| missing("Pool", pool))?;
     let balancer = world.own_balancer(&found.balancer, &ask.project)?;
-    let rows = judge_members(world, text(balancer, "provider"), &[given])?;
+    let rows = validate_members(world, text(balancer, "provider"), &[given])?;
     if over(world, &ask.project, 1) {
         return Err(over_quota("Member"));
     }
@@ -139,7 +139,7 @@ struct Differences {
 }
 
 /// Compares the members of a pool with those of a batch, none of which may be named twice.
-fn compare(members: &[Member], judged: &[Row]) -> Result<Differences, Reply> {
+fn compare(members: &[Member], validated: &[Row]) -> Result<Differences, Reply> {
     let at = |member: &Member| (member.address.clone(), u64::from(member.port));
     let old: HashMap<(String, u64), usize> = members
         .iter()
@@ -147,7 +147,7 @@ fn compare(members: &[Member], judged: &[Row]) -> Result<Differences, Reply> {
         .map(|(place, member)| (at(member), place))
         .collect();
     let (mut seen, mut differences) = (HashSet::new(), Differences::default());
-    for (place, row) in judged.iter().enumerate() {
+    for (place, row) in validated.iter().enumerate() {
         let port = row.get("protocol_port").and_then(Value::as_u64);
         let key = (text(row, "address").to_owned(), port.unwrap_or(0));
         let known = old.get(&key).copied();
@@ -168,8 +168,8 @@ fn compare(members: &[Member], judged: &[Row]) -> Result<Differences, Reply> {
 
 /// Returns what a batch changes of a member: what isn't named goes back to its default, but for the
 /// fields that no update changes.
-fn replacement(judged: &Row, given: Option<&Row>) -> Row {
-    let mut row = judged.clone();
+fn replacement(validated: &Row, given: Option<&Row>) -> Row {
+    let mut row = validated.clone();
     row.retain(|key, _| {
         let is_named = || given.is_some_and(|given| given.contains_key(key));
         key != "subnet_id" && (!["name", "tags"].contains(&key.as_str()) || is_named())
@@ -190,14 +190,14 @@ pub(super) fn batch(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
     })?;
     let given: Vec<&Row> = given.iter().filter_map(Value::as_object).collect();
     let minor = world.settings.api_minor;
-    let judged: Result<Vec<Row>, Reply> = given
+    let validated: Result<Vec<Row>, Reply> = given
         .iter()
         .map(|one| schema::create(MEMBER, one, minor))
         .collect();
-    let judged = judged?;
+    let validated = validated?;
     let (parent, provider) = world.members_writable(pool, ask)?;
     let found = world.pools.get(pool).ok_or_else(|| missing("Pool", pool))?;
-    let Differences { fresh, changed } = compare(&found.members, &judged)?;
+    let Differences { fresh, changed } = compare(&found.members, &validated)?;
     let gone = if additive {
         0
     } else {
@@ -215,9 +215,9 @@ pub(super) fn batch(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
             .filter_map(|place| given.get(*place).copied())
             .collect()
     };
-    let rows = judge_members(world, &provider, &picked(&fresh))?;
+    let rows = validate_members(world, &provider, &picked(&fresh))?;
     for (_, place) in &changed {
-        if let Some(row) = judged.get(*place) {
+        if let Some(row) = validated.get(*place) {
             ovn::member(&provider, row)?;
         }
     }
@@ -236,7 +236,7 @@ pub(super) fn batch(world: &mut World, ask: &Ask<'_>, pool: &str) -> Handled {
         }
     }
     for (place, from) in changed {
-        let (Some(member), Some(row)) = (found.members.get_mut(place), judged.get(from)) else {
+        let (Some(member), Some(row)) = (found.members.get_mut(place), validated.get(from)) else {
             continue;
         };
         let named = given.get(from).copied();

@@ -11,7 +11,7 @@ use super::show::own;
 use super::{child, envelope, missing, over_quota, ovn, refuse};
 
 /// Whether such a monitor suits the pool.
-pub(super) fn judge_monitor(
+pub(super) fn validate_monitor(
     world: &World,
     provider: &str,
     pool: &Row,
@@ -129,7 +129,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
     own(&found.row, ask)?;
     let parent = found.balancer.clone();
     let provider = text(world.own_balancer(&parent, &ask.project)?, "provider");
-    judge_monitor(world, provider, &found.row, &row)?;
+    validate_monitor(world, provider, &found.row, &row)?;
     let mine = world.monitors.values();
     let mine = mine.filter(|monitor| text(&monitor.row, "project_id") == ask.project);
     if world

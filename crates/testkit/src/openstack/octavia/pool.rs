@@ -11,7 +11,7 @@ use super::show::{own, pool_row};
 use super::{child, envelope, listener, missing, over_quota, ovn, refuse};
 
 /// Whether such a pool may exist.
-pub(super) fn judge_pool(world: &World, provider: &str, row: &Row) -> Result<(), Reply> {
+pub(super) fn validate_pool(world: &World, provider: &str, row: &Row) -> Result<(), Reply> {
     let protocol = text(row, "protocol");
     let datagrams = ["UDP", "SCTP"].contains(&protocol);
     if let Some(persistence) = row.get("session_persistence").and_then(Value::as_object) {
@@ -141,7 +141,7 @@ pub(super) fn create(world: &mut World, ask: &Ask<'_>) -> Handled {
         return Err(over_quota("Pool"));
     }
     world.child_writable(&parent)?;
-    judge_pool(world, &provider, &row)?;
+    validate_pool(world, &provider, &row)?;
     let id = world.insert_pool(&parent, &ask.project, row);
     if !user.is_empty() {
         world.attach(&user, Some(&id));
@@ -162,7 +162,7 @@ pub(super) fn update(world: &mut World, ask: &Ask<'_>, id: &str) -> Handled {
     let mut after = found.row.clone();
     after.extend(changes.clone());
     let provider = text(world.own_balancer(&parent, &ask.project)?, "provider").to_owned();
-    judge_pool(world, &provider, &after)?;
+    validate_pool(world, &provider, &after)?;
     world.child_writable(&parent)?;
     if let Some(found) = world.pools.get_mut(id) {
         found.row.extend(changes);

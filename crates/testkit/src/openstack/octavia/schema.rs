@@ -290,7 +290,7 @@ fn accepted(fields: &[Field], given: &Row, minor: u16, create: bool) -> Result<R
             return Err(Reply::balancer(400, text));
         };
         if !value.is_null() {
-            judge(field, value, minor)?;
+            validate(field, value, minor)?;
         }
         if !matches!(field.shape, Shape::Link) {
             row.insert(name.clone(), value.clone());
@@ -317,7 +317,7 @@ fn invalid(name: &str, value: &str, why: &str) -> Reply {
     Reply::balancer(400, text)
 }
 
-fn judge(field: &Field, value: &Value, minor: u16) -> Result<(), Reply> {
+fn validate(field: &Field, value: &Value, minor: u16) -> Result<(), Reply> {
     let shown = value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned);

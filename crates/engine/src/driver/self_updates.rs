@@ -8,13 +8,13 @@ use landfall_model::provider::Provider;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
 
-use super::tracked::Told;
+use super::tracked::StatusOrigin;
 use super::{DEBOUNCE, Engine, clock};
 use crate::report::Report;
 
 /// What may be our own writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Echo {
+pub(super) enum SelfUpdate {
     /// No more than the finalizer.
     Finalizer,
     /// The status, or an annotation beside it.
@@ -24,7 +24,7 @@ pub(super) enum Echo {
 impl<P: Provider, R: Report> Engine<P, R> {
     /// What a fact that has not been taken in yet may repeat of our own write; `None`: it
     /// has more.
-    pub(super) fn echo_of(&self, fact: &Fact) -> Option<Echo> {
+    pub(super) fn echo_of(&self, fact: &Fact) -> Option<SelfUpdate> {
         let Fact::Service(now) = fact else {
             return None;
         };
@@ -37,9 +37,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// Takes in a fact about a Service that may repeat only our own write. Requests a
     /// pass if it is not.
-    pub(super) fn hear(&mut self, key: &ServiceKey) {
+    pub(super) fn receive(&mut self, key: &ServiceKey) {
         if self.queue.is_running(key) {
-            self.heard.insert(key.clone());
+            self.received.insert(key.clone());
             return;
         }
         let (row, said) = (self.world.service(key), self.said(key));
@@ -47,39 +47,39 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.queue.push_after(key, DEBOUNCE, clock());
             return;
         };
-        match tracked.judge_told(&row.status, said.as_ref()) {
-            Told::Ours => {
+        match tracked.validate_reported(&row.status, said.as_ref()) {
+            StatusOrigin::Ours => {
                 tracked.confirm(&row.status);
-                self.handle.book.write(|pages| {
+                self.handle.store.write(|pages| {
                     if let Some(record) = pages.records.get_mut(key) {
                         record.row = row;
                     }
                 });
             }
-            Told::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
+            StatusOrigin::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
             // What we wrote last is still to come.
-            Told::Late => {}
-            Told::Foreign => self.answer_rewrite(key),
+            StatusOrigin::Late => {}
+            StatusOrigin::Foreign => self.answer_rewrite(key),
         }
     }
 
     /// Takes in, after a pass, the facts that arrived while it ran.
-    pub(super) fn take_heard(&mut self, key: &ServiceKey) {
+    pub(super) fn take_received(&mut self, key: &ServiceKey) {
         let (row, said) = (self.world.service(key), self.said(key));
         let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
             return;
         };
-        match tracked.judge_told(&row.status, said.as_ref()) {
-            Told::Ours => tracked.confirm(&row.status),
-            Told::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
-            Told::Late => {}
-            Told::Foreign => self.answer_rewrite(key),
+        match tracked.validate_reported(&row.status, said.as_ref()) {
+            StatusOrigin::Ours => tracked.confirm(&row.status),
+            StatusOrigin::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
+            StatusOrigin::Late => {}
+            StatusOrigin::Foreign => self.answer_rewrite(key),
         }
     }
 
     /// What the status says as the last pass left it.
     fn said(&self, key: &ServiceKey) -> Option<ServiceStatus> {
-        self.handle.book.read(|pages| {
+        self.handle.store.read(|pages| {
             let record = pages.records.get(key)?;
             Some(record.status.clone())
         })
@@ -89,7 +89,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn answer_rewrite(&mut self, key: &ServiceKey) {
         let (now, said) = (clock(), self.said(key));
         let tracked = self.tracked.get_mut(key);
-        let sure = tracked.filter(|tracked| tracked.course.is_sure());
+        let sure = tracked.filter(|tracked| tracked.history.is_sure());
         let (Some(tracked), Some(said)) = (sure, said) else {
             // It may be what we wrote ourselves.
             self.queue.push_after(key, DEBOUNCE, now);
@@ -97,23 +97,23 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         self.handle.metrics.rewrite();
         tracked.written = None;
-        let contest = &mut tracked.course.contest;
-        let was_fight = contest.wait(now).is_some();
-        if contest.rewritten(&said, now) || !was_fight {
+        let status_conflicts = &mut tracked.history.status_conflicts;
+        let was_fight = status_conflicts.wait(now).is_some();
+        if status_conflicts.rewritten(&said, now) || !was_fight {
             // The first pass in a conflict reports it.
             self.queue.push_after(key, DEBOUNCE, now);
-        } else if let Some(wait) = contest.wait(now) {
+        } else if let Some(wait) = status_conflicts.wait(now) {
             self.queue.push_after(key, wait, now);
         }
     }
 }
 
 /// The difference of two rows, if nothing differs but what we write.
-fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<Echo> {
-    let echo = match before.status == now.status {
-        true if now.finalized && !before.finalized => Echo::Finalizer,
+fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<SelfUpdate> {
+    let self_updates = match before.status == now.status {
+        true if now.finalized && !before.finalized => SelfUpdate::Finalizer,
         true => return None,
-        false => Echo::Status,
+        false => SelfUpdate::Status,
     };
     let mut same = before.clone();
     // One that was taken off is news.
@@ -129,5 +129,5 @@ fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<Echo> {
             None => same.annotations.remove(mark),
         };
     }
-    (same == *now).then_some(echo)
+    (same == *now).then_some(self_updates)
 }

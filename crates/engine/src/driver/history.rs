@@ -6,13 +6,13 @@ use std::time::Instant;
 use landfall_model::intent::Intent;
 use landfall_model::listener::ListenerKey;
 
-use super::contest::Contest;
+use super::status_conflicts::StatusConflicts;
 use crate::pass::{Job, Outcome};
 use crate::progress::Progress;
 
 /// How the passes over a Service went of late.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct PassHistory {
     /// The last end, and when it was.
     pub(super) last: Option<(Outcome, Instant)>,
     /// Passes in a row that rested on something that had changed.
@@ -20,7 +20,7 @@ pub(super) struct Course {
     /// Whether it is not known if the last status was written.
     pub(super) unsure: bool,
     pub(super) progress: Progress,
-    pub(super) contest: Contest,
+    pub(super) status_conflicts: StatusConflicts,
     /// What it has kept others from since it was last settled.
     pub(super) holds: Option<Holds>,
 }
@@ -33,17 +33,17 @@ pub(super) struct Holds {
     terms: u64,
 }
 
-// === impl Course ===
+// === impl PassHistory ===
 
-impl Course {
+impl PassHistory {
     /// Hands a pass what it has to know of those before it.
     pub(super) fn begin(&mut self, job: &mut Job, now: Instant) {
-        self.contest.review(now);
+        self.status_conflicts.review(now);
         job.progress = self.progress.clone().at(now);
         if let Some(intent) = &mut job.intent
             && intent.load_balancer.is_some()
         {
-            intent.remarks.extend(self.contest.remark());
+            intent.remarks.extend(self.status_conflicts.remark());
         }
     }
 

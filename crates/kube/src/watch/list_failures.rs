@@ -18,13 +18,13 @@ use super::Kind;
 
 /// Attempts in a row that came to nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lapse {
+pub(super) struct ListFailures {
     since: Option<Instant>,
 }
 
-// === impl Lapse ===
+// === impl ListFailures ===
 
-impl Lapse {
+impl ListFailures {
     /// Notes an attempt that was begun then and has failed now. Returns how long all have while
     /// Services fared well; `well_since`: since when they do.
     pub(super) fn fail(
@@ -75,11 +75,11 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let seconds = |count| Some(Duration::from_secs(count));
-        let mut lapse = Lapse::default();
-        assert_eq!(lapse.fail(at(5), at(7), Some(at(0))), seconds(2));
-        assert_eq!(lapse.fail(at(20), at(35), Some(at(0))), seconds(30));
+        let mut list_failures = ListFailures::default();
+        assert_eq!(list_failures.fail(at(5), at(7), Some(at(0))), seconds(2));
+        assert_eq!(list_failures.fail(at(20), at(35), Some(at(0))), seconds(30));
         // The API server was away, and everything has its chance.
-        assert_eq!(lapse.fail(at(40), at(70), None), None);
-        assert_eq!(lapse.fail(at(70), at(75), Some(at(74))), seconds(1));
+        assert_eq!(list_failures.fail(at(40), at(70), None), None);
+        assert_eq!(list_failures.fail(at(70), at(75), Some(at(74))), seconds(1));
     }
 }

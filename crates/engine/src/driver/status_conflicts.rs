@@ -9,15 +9,15 @@ use landfall_model::status::ServiceStatus;
 
 /// How often what we wrote on a Service was rewritten of late, and what follows.
 #[derive(Debug, Default)]
-pub(super) struct Contest {
+pub(super) struct StatusConflicts {
     /// When.
     rewrites: VecDeque<Instant>,
-    fight: Option<Fight>,
+    fight: Option<StatusConflict>,
 }
 
 /// A fight that goes on until the other one stops.
 #[derive(Debug)]
-struct Fight {
+struct StatusConflict {
     /// What we said last.
     said: ServiceStatus,
     /// It is not said again before then.
@@ -33,9 +33,9 @@ const WITHIN: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
-// === impl Contest ===
+// === impl StatusConflicts ===
 
-impl Contest {
+impl StatusConflicts {
     /// Takes a rewrite; returns whether it is to be answered at once. `said` is what we wrote.
     pub(super) fn rewritten(&mut self, said: &ServiceStatus, now: Instant) -> bool {
         match &mut self.fight {
@@ -54,7 +54,7 @@ impl Contest {
                     return true;
                 }
                 self.rewrites = VecDeque::new();
-                self.fight = Some(Fight {
+                self.fight = Some(StatusConflict {
                     said: said.clone(),
                     until: now + FIRST_PAUSE,
                     pause: FIRST_PAUSE,
@@ -66,7 +66,7 @@ impl Contest {
 
     /// Ends a fight in which the other one has stopped.
     pub(super) fn review(&mut self, now: Instant) {
-        let over = |fight: &Fight| now >= fight.ends();
+        let over = |fight: &StatusConflict| now >= fight.ends();
         if self.fight.as_ref().is_some_and(over) {
             self.fight = None;
         }
@@ -112,9 +112,9 @@ impl Contest {
     }
 }
 
-// === impl Fight ===
+// === impl StatusConflict ===
 
-impl Fight {
+impl StatusConflict {
     /// When it is over, unless there is another rewrite.
     fn ends(&self) -> Instant {
         self.until + self.pause.max(WITHIN)
@@ -125,21 +125,24 @@ impl Fight {
 mod tests {
     use super::*;
 
-    fn fight(now: Instant) -> Contest {
-        let mut contest = Contest::default();
+    fn fight(now: Instant) -> StatusConflicts {
+        let mut status_conflicts = StatusConflicts::default();
         for answered in [true, true, true, true, false] {
-            assert_eq!(contest.rewritten(&ServiceStatus::default(), now), answered);
+            assert_eq!(
+                status_conflicts.rewritten(&ServiceStatus::default(), now),
+                answered
+            );
         }
-        contest
+        status_conflicts
     }
 
     #[test]
     fn five_rewrites_in_a_minute_are_a_fight_and_five_in_an_hour_are_not() {
         let mut now = Instant::now();
-        let contest = fight(now);
-        assert_eq!(contest.wait(now), Some(FIRST_PAUSE));
-        assert!(contest.stands_in(now).is_some());
-        let mut calm = Contest::default();
+        let status_conflicts = fight(now);
+        assert_eq!(status_conflicts.wait(now), Some(FIRST_PAUSE));
+        assert!(status_conflicts.stands_in(now).is_some());
+        let mut calm = StatusConflicts::default();
         for _ in 0..100 {
             now += Duration::from_secs(15);
             assert!(calm.rewritten(&ServiceStatus::default(), now));
@@ -150,15 +153,18 @@ mod tests {
     #[test]
     fn pauses_grow_to_minutes_while_it_goes_on() {
         let mut now = Instant::now();
-        let mut contest = fight(now);
+        let mut status_conflicts = fight(now);
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            let pause = contest.wait(now).unwrap();
-            let early = contest.rewritten(&ServiceStatus::default(), now + pause / 2);
+            let pause = status_conflicts.wait(now).unwrap();
+            let early = status_conflicts.rewritten(&ServiceStatus::default(), now + pause / 2);
             assert!(!early);
             now += pause;
-            assert!(contest.stands_in(now).is_none(), "it is said again");
-            contest.rewritten(&ServiceStatus::default(), now);
+            assert!(
+                status_conflicts.stands_in(now).is_none(),
+                "it is said again"
+            );
+            status_conflicts.rewritten(&ServiceStatus::default(), now);
             pauses.push(pause.as_secs());
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
@@ -167,13 +173,13 @@ mod tests {
     #[test]
     fn it_ends_when_the_other_one_stops() {
         let now = Instant::now();
-        let mut contest = fight(now);
+        let mut status_conflicts = fight(now);
         let said_again = now + FIRST_PAUSE;
-        contest.review(said_again);
-        assert_eq!(contest.wait(said_again), Some(WITHIN));
-        assert!(contest.remark().is_some());
-        contest.review(said_again + WITHIN);
-        assert_eq!(contest.wait(said_again + WITHIN), None);
-        assert!(contest.remark().is_none());
+        status_conflicts.review(said_again);
+        assert_eq!(status_conflicts.wait(said_again), Some(WITHIN));
+        assert!(status_conflicts.remark().is_some());
+        status_conflicts.review(said_again + WITHIN);
+        assert_eq!(status_conflicts.wait(said_again + WITHIN), None);
+        assert!(status_conflicts.remark().is_none());
     }
 }

@@ -15,14 +15,14 @@ use crate::ports;
 /// How many spare sockets of each family a worker keeps, however many descriptors there are.
 const MAX_SPARES: usize = 128;
 
-const NOBODY: u32 = u32::MAX;
+const NO_USER: u32 = u32::MAX;
 
 /// After the windows were of no use to a member, so many connections to it look into none.
 const SHORT: u32 = 256;
 
 /// A socket toward a member, registered for events under its own number for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct MemberSocket {
     pub(super) stream: Stream,
     number: u32,
     v6: bool,
@@ -33,7 +33,7 @@ pub(super) struct Outlet {
 
 /// All member sockets of a worker: which connection uses which, and the spare ones.
 #[derive(Debug)]
-pub(super) struct Outlets {
+pub(super) struct MemberSockets {
     /// Place of the connection that uses the outlet with this number, and since which pass.
     users: Vec<(u32, u32)>,
     /// How many spare sockets of each family are kept.
@@ -41,15 +41,15 @@ pub(super) struct Outlets {
     /// The present pass of the engine.
     pass: u32,
     free: Vec<u32>,
-    spare_v4: Vec<Outlet>,
-    spare_v6: Vec<Outlet>,
+    spare_v4: Vec<MemberSocket>,
+    spare_v6: Vec<MemberSocket>,
     /// The member that ports were last short for, and how many connections are to know.
     short: Option<(SocketAddr, u32)>,
 }
 
-// === impl Outlet ===
+// === impl MemberSocket ===
 
-impl Outlet {
+impl MemberSocket {
     /// Sends small pieces at once from now on.
     pub(super) fn set_nodelay(&mut self) {
         if !self.nodelay {
@@ -59,9 +59,9 @@ impl Outlet {
     }
 }
 
-// === impl Outlets ===
+// === impl MemberSockets ===
 
-impl Outlets {
+impl MemberSockets {
     /// No socket yet; at most `spares` of each family are kept.
     pub(super) fn new(spares: usize) -> Self {
         Self {
@@ -84,16 +84,16 @@ impl Outlets {
         address: &RawAddress,
         user: u32,
         token: impl Fn(u32) -> u64,
-    ) -> io::Result<Outlet> {
+    ) -> io::Result<MemberSocket> {
         let v6 = member.is_ipv6();
         let mut attempt = self.first_attempt(member);
         loop {
-            let outlet = self.open(epoll, v6, address, user, attempt, &token)?;
+            let member_socket = self.open(epoll, v6, address, user, attempt, &token)?;
             attempt += 1;
-            match outlet.stream.connect(address) {
-                Ok(()) => return Ok(outlet),
+            match member_socket.stream.connect(address) {
+                Ok(()) => return Ok(member_socket),
                 Err(error) => {
-                    self.close(outlet, false);
+                    self.close(member_socket, false);
                     if !ports::is_shortage(&error) || attempt >= ports::ATTEMPTS {
                         return Err(error);
                     }
@@ -125,22 +125,22 @@ impl Outlets {
         user: u32,
         attempt: u32,
         token: impl Fn(u32) -> u64,
-    ) -> io::Result<Outlet> {
+    ) -> io::Result<MemberSocket> {
         let spares = if v6 {
             &mut self.spare_v6
         } else {
             &mut self.spare_v4
         };
         if attempt == 0
-            && let Some(outlet) = spares.pop()
+            && let Some(member_socket) = spares.pop()
         {
-            self.assign(outlet.number, user);
-            return Ok(outlet);
+            self.assign(member_socket.number, user);
+            return Ok(member_socket);
         }
         let stream = Stream::new(address)?;
         let has_port = ports::ready(&stream, v6, attempt)?;
         let number = self.free.pop().unwrap_or_else(|| {
-            self.users.push((NOBODY, 0));
+            self.users.push((NO_USER, 0));
             (self.users.len() - 1) as u32
         });
         if let Err(error) = epoll.add(&stream, token(number), Watch::Both) {
@@ -148,7 +148,7 @@ impl Outlets {
             return Err(error);
         }
         self.assign(number, user);
-        Ok(Outlet {
+        Ok(MemberSocket {
             stream,
             number,
             v6,
@@ -166,40 +166,43 @@ impl Outlets {
     /// that began in it: it is about an earlier one.
     pub(super) fn user(&self, number: u32) -> Option<u32> {
         let &(user, since) = self.users.get(number as usize)?;
-        (user != NOBODY && since != self.pass).then_some(user)
+        (user != NO_USER && since != self.pass).then_some(user)
     }
 
     /// Takes back a socket on which both sides sent their end. Kept if the member has acknowledged
     /// everything, which makes the connection's end certain; closed otherwise.
-    pub(super) fn take_back(&mut self, outlet: Outlet) {
-        let spares = if outlet.v6 {
+    pub(super) fn take_back(&mut self, member_socket: MemberSocket) {
+        let spares = if member_socket.v6 {
             &mut self.spare_v6
         } else {
             &mut self.spare_v4
         };
         let reusable = spares.len() < self.most_spares
-            && !outlet.has_port
-            && outlet.stream.unacknowledged().is_ok_and(|count| count == 0)
-            && outlet.stream.disconnect().is_ok();
+            && !member_socket.has_port
+            && member_socket
+                .stream
+                .unacknowledged()
+                .is_ok_and(|count| count == 0)
+            && member_socket.stream.disconnect().is_ok();
         if reusable {
-            if let Some(user) = self.users.get_mut(outlet.number as usize) {
-                user.0 = NOBODY;
+            if let Some(user) = self.users.get_mut(member_socket.number as usize) {
+                user.0 = NO_USER;
             }
-            spares.push(outlet);
+            spares.push(member_socket);
         } else {
-            self.close(outlet, false);
+            self.close(member_socket, false);
         }
     }
 
     /// Closes a socket; with `reset`, the member sees that the connection broke.
-    pub(super) fn close(&mut self, outlet: Outlet, reset: bool) {
-        if reset && outlet.stream.set_reset_on_close().is_err() {
+    pub(super) fn close(&mut self, member_socket: MemberSocket, reset: bool) {
+        if reset && member_socket.stream.set_reset_on_close().is_err() {
             // The next best signal.
-            let _ = outlet.stream.shutdown(Half::Both);
+            let _ = member_socket.stream.shutdown(Half::Both);
         }
-        self.assign(outlet.number, NOBODY);
-        self.free.push(outlet.number);
-        drop(outlet);
+        self.assign(member_socket.number, NO_USER);
+        self.free.push(member_socket.number);
+        drop(member_socket);
     }
 
     fn assign(&mut self, number: u32, user: u32) {
@@ -218,21 +221,21 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let member = listener.local_addr().unwrap();
         let (epoll, address) = (Epoll::new().unwrap(), RawAddress::new(member));
-        let mut outlets = Outlets::new(0);
-        let open = |outlets: &mut Outlets, user| {
+        let mut member_sockets = MemberSockets::new(0);
+        let open = |member_sockets: &mut MemberSockets, user| {
             let v6 = member.is_ipv6();
-            let opened = outlets.open(&epoll, v6, &address, user, 0, u64::from);
+            let opened = member_sockets.open(&epoll, v6, &address, user, 0, u64::from);
             opened.unwrap()
         };
-        let first = open(&mut outlets, 7);
+        let first = open(&mut member_sockets, 7);
         let number = first.number;
-        outlets.begin_pass();
-        assert_eq!(outlets.user(number), Some(7));
-        outlets.close(first, false);
-        let second = open(&mut outlets, 8);
+        member_sockets.begin_pass();
+        assert_eq!(member_sockets.user(number), Some(7));
+        member_sockets.close(first, false);
+        let second = open(&mut member_sockets, 8);
         assert_eq!(second.number, number);
-        assert_eq!(outlets.user(number), None);
-        outlets.begin_pass();
-        assert_eq!(outlets.user(number), Some(8));
+        assert_eq!(member_sockets.user(number), None);
+        member_sockets.begin_pass();
+        assert_eq!(member_sockets.user(number), Some(8));
     }
 }

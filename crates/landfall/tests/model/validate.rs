@@ -81,7 +81,7 @@ struct Notes {
 
 /// Keeps what users have done and what was found.
 #[derive(Debug, Default)]
-pub struct Judge {
+pub struct Checker {
     notes: Mutex<Notes>,
     begun: Mutex<Option<Instant>>,
 }
@@ -187,9 +187,9 @@ fn recorded(row: &ServiceRow) -> Option<u64> {
     version(&accepted_from_text(text, row).ok()?)
 }
 
-// === impl Judge ===
+// === impl Checker ===
 
-impl Judge {
+impl Checker {
     fn notes(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap()
     }
@@ -399,13 +399,13 @@ impl Judge {
         }
         for (position, row) in services.iter().enumerate() {
             for other in services.iter().skip(position + 1) {
-                self.judge_pair(row, other);
+                self.validate_pair(row, other);
             }
-            self.judge_exhaustion(row, services);
+            self.validate_exhaustion(row, services);
             if row.deleting {
-                self.judge_deleting(row);
+                self.validate_deleting(row);
             } else if row.wants_load_balancer {
-                self.judge_service(row, listeners);
+                self.validate_service(row, listeners);
             } else if row.finalized || !row.status.conditions.is_empty() {
                 self.violation(format!(
                     "{} wants no load balancer and keeps marks",
@@ -413,11 +413,11 @@ impl Judge {
                 ));
             }
         }
-        self.judge_stability(services);
+        self.validate_stability(services);
     }
 
     /// Where pools are said to be exhausted, every address of theirs is on record.
-    fn judge_exhaustion(&self, row: &ServiceRow, services: &[ServiceRow]) {
+    fn validate_exhaustion(&self, row: &ServiceRow, services: &[ServiceRow]) {
         let addressed = row.status.condition(ConditionType::Addressed);
         if addressed.is_none_or(|condition| condition.reason != Code::PoolExhausted) {
             return;
@@ -434,7 +434,7 @@ impl Judge {
     }
 
     /// A Service that is being deleted and is still there waits for another controller.
-    fn judge_deleting(&self, row: &ServiceRow) {
+    fn validate_deleting(&self, row: &ServiceRow) {
         if row.finalized {
             self.violation(format!("{} is still being deleted", row.key));
         }
@@ -443,7 +443,7 @@ impl Judge {
         }
     }
 
-    fn judge_pair(&self, one: &ServiceRow, other: &ServiceRow) {
+    fn validate_pair(&self, one: &ServiceRow, other: &ServiceRow) {
         let (ours, theirs) = (on_record(one), on_record(other));
         let notes = self.notes();
         // Where nothing is served, the newest version counts, as it does for a process that begins.
@@ -462,7 +462,7 @@ impl Judge {
         }
     }
 
-    fn judge_service(&self, row: &ServiceRow, listeners: &Listeners) {
+    fn validate_service(&self, row: &ServiceRow, listeners: &Listeners) {
         let past = self
             .notes()
             .pasts
@@ -541,7 +541,7 @@ impl Judge {
     }
 
     /// No address changes without a cause.
-    fn judge_stability(&self, services: &[ServiceRow]) {
+    fn validate_stability(&self, services: &[ServiceRow]) {
         let notes = self.notes();
         let before = notes.settled.clone();
         let pools = notes.pools;

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 /// When something last happened.
 #[derive(Debug)]
-pub struct Pulse(Mutex<Instant>);
+pub struct Heartbeat(Mutex<Instant>);
 
-// === impl Pulse ===
+// === impl Heartbeat ===
 
-impl Default for Pulse {
+impl Default for Heartbeat {
     fn default() -> Self {
         Self(Mutex::new(Instant::now()))
     }
 }
 
-impl Pulse {
+impl Heartbeat {
     /// It happened now.
     pub fn beat(&self, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;

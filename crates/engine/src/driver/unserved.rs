@@ -19,13 +19,13 @@ use crate::select::Ownership;
 
 /// What is remembered of them.
 #[derive(Debug, Default)]
-pub(super) struct Lost {
+pub(super) struct UnservedServices {
     /// What they hold.
     pub(super) claims: BTreeMap<ServiceKey, Claim>,
     /// Those that wait to be deleted, and when each is reported next.
     stranded: BTreeMap<ServiceKey, (Uid, Instant)>,
     /// Events on their way.
-    pub(super) telling: JoinSet<()>,
+    pub(super) reporting: JoinSet<()>,
 }
 
 /// How long a Service may wait to be deleted before it is reported: another process may serve its
@@ -35,9 +35,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two reports. Events are forgotten after an hour, as API servers are set up.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
-// === impl Lost ===
+// === impl UnservedServices ===
 
-impl Lost {
+impl UnservedServices {
     pub(super) fn remembers(&self, key: &ServiceKey) -> bool {
         self.claims.contains_key(key) || self.stranded.contains_key(key)
     }
@@ -62,7 +62,7 @@ impl Lost {
 impl<P: Provider, R: Report> Engine<P, R> {
     /// Keeps every instance from giving away what they hold.
     pub(super) fn reserve(&self) {
-        let claims: Vec<Claim> = self.lost.claims.values().cloned().collect();
+        let claims: Vec<Claim> = self.unserved.claims.values().cloned().collect();
         for provider in self.handle.providers.iter() {
             provider.set_foreign_claims(&claims);
         }
@@ -77,7 +77,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     ) {
         let classes = &self.config.classes;
         let claim = row.and_then(|row| lost_claim(row, &self.world, classes));
-        let before = self.lost.claims.get(key);
+        let before = self.unserved.claims.get(key);
         if before == claim.as_ref() {
             return;
         }
@@ -93,8 +93,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
             (Some(_), ..) => true,
         };
         match claim {
-            Some(claim) => drop(self.lost.claims.insert(key.clone(), claim)),
-            None => drop(self.lost.claims.remove(key)),
+            Some(claim) => drop(self.unserved.claims.insert(key.clone(), claim)),
+            None => drop(self.unserved.claims.remove(key)),
         }
         self.reserve();
         if given_back {
@@ -114,13 +114,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
             row.deleting && row.finalized && classes.has_lost(row, belongs)
         };
         let Some(row) = row.filter(stranded) else {
-            self.lost.stranded.remove(key);
+            self.unserved.stranded.remove(key);
             return None;
         };
         let namespace = self.world.namespace(key.namespace());
         let reason = classes.stranded(row, namespace.map(AsRef::as_ref));
         let now = clock();
-        let (due, wait) = self.lost.wait(row, now);
+        let (due, wait) = self.unserved.wait(row, now);
         self.queue.push_after(key, wait, now);
         if due {
             tracing::warn!(service = %key, %reason, "a Service can't be deleted");
@@ -130,8 +130,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 message: format!("Error syncing load balancer: {reason}; {}", reason.remedy),
             };
             let (reporter, row) = (self.reporter.clone(), row.clone());
-            self.lost
-                .telling
+            self.unserved
+                .reporting
                 .spawn(async move { reporter.event(&row, &event).await });
         }
         Some(reason)

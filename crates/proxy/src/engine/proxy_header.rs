@@ -22,7 +22,7 @@ const TIMEOUT: u64 = 3_000;
 
 /// A connection that must begin with a header.
 #[derive(Debug)]
-pub(super) struct Greeting {
+pub(super) struct ProxyHeaderReader {
     acceptor: Key,
     stream: Stream,
     peer: SocketAddr,
@@ -31,7 +31,7 @@ pub(super) struct Greeting {
 }
 
 impl Engine {
-    pub(super) fn await_greeting(
+    pub(super) fn await_proxy_header(
         &mut self,
         acceptor: Key,
         stream: Stream,
@@ -39,78 +39,79 @@ impl Engine {
         listener: Arc<ListenerState>,
         place: Place,
     ) {
-        let greeting = Greeting {
+        let proxy_header = ProxyHeaderReader {
             acceptor,
             stream,
             peer,
             listener,
             place,
         };
-        let key = self.greetings.insert_with(|_| greeting);
-        let Some(greeting) = self.greetings.get_mut(key) else {
+        let key = self.greetings.insert_with(|_| proxy_header);
+        let Some(proxy_header) = self.greetings.get_mut(key) else {
             return;
         };
-        let token = Subject::Greeting(key).token();
+        let token = Subject::ProxyHeaderReader(key).token();
         if self
             .tools
             .epoll
-            .add(&greeting.stream, token, Watch::Reading)
+            .add(&proxy_header.stream, token, Watch::Reading)
             .is_err()
         {
             self.greetings.remove(key);
             return;
         }
-        self.greeting_times.set(key.index, self.tools.now + TIMEOUT);
+        self.proxy_header_times
+            .set(key.index, self.tools.now + TIMEOUT);
     }
 
     /// News of a peer that has a header to send.
-    pub(super) fn greet(&mut self, key: Key, event: Event) {
-        let Some(greeting) = self.greetings.get_mut(key) else {
+    pub(super) fn read_proxy_header(&mut self, key: Key, event: Event) {
+        let Some(proxy_header) = self.greetings.get_mut(key) else {
             return;
         };
         let room = self.tools.room.get_mut(..MAX_HEADER).unwrap_or_default();
-        let seen = match greeting.stream.peek(room) {
+        let seen = match proxy_header.stream.peek(room) {
             Ok(count) => room.get(..count).unwrap_or_default(),
             Err(error) if would_block(&error) => return,
-            Err(_) => return self.refuse_greeting(key),
+            Err(_) => return self.refuse_proxy_header(key),
         };
         match Parsed::read(seen, Protocol::Tcp) {
             Parsed::Header(origin, length) => {
-                let taken = greeting
+                let taken = proxy_header
                     .stream
                     .receive(room.get_mut(..length).unwrap_or_default());
                 if taken.is_ok_and(|count| count == length) {
-                    self.accept_greeting(key, origin);
+                    self.accept_proxy_header(key, origin);
                 } else {
-                    self.refuse_greeting(key);
+                    self.refuse_proxy_header(key);
                 }
             }
             Parsed::Incomplete if !event.is_read_closed() => {}
-            Parsed::Incomplete | Parsed::Invalid => self.refuse_greeting(key),
+            Parsed::Incomplete | Parsed::Invalid => self.refuse_proxy_header(key),
         }
     }
 
-    pub(super) fn refuse_greeting(&mut self, key: Key) {
-        self.greeting_times.clear(key.index);
-        if let Some(greeting) = self.greetings.remove(key) {
-            let (listener, peer) = (greeting.listener.id(), greeting.peer);
+    pub(super) fn refuse_proxy_header(&mut self, key: Key) {
+        self.proxy_header_times.clear(key.index);
+        if let Some(proxy_header) = self.greetings.remove(key) {
+            let (listener, peer) = (proxy_header.listener.id(), proxy_header.peer);
             tracing::debug!(%listener, %peer, "no valid PROXY header");
-            greeting.listener.refuse(peer, Refusal::ProxyHeader);
+            proxy_header.listener.refuse(peer, Refusal::ProxyHeader);
         }
     }
 
-    fn accept_greeting(&mut self, key: Key, origin: Origin) {
-        self.greeting_times.clear(key.index);
-        let Some(greeting) = self.greetings.remove(key) else {
+    fn accept_proxy_header(&mut self, key: Key, origin: Origin) {
+        self.proxy_header_times.clear(key.index);
+        let Some(proxy_header) = self.greetings.remove(key) else {
             return;
         };
-        let Greeting {
+        let ProxyHeaderReader {
             acceptor,
             stream,
             peer,
             listener,
             place,
-        } = greeting;
+        } = proxy_header;
         // The next engine watches it in its own way.
         if self.tools.epoll.remove(&stream).is_err() {
             return;

@@ -17,7 +17,7 @@ impl Lab {
         }
     }
 
-    fn told(&self) -> Vec<&'static str> {
+    fn reported(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }
 }
@@ -37,17 +37,17 @@ async fn a_change_that_takes_several_passes_begins_once_and_ends_once() {
     let lab = Lab::default().busy();
     let first = lab.run(spec(&[80])).await;
     assert_eq!(first.outcome, BUSY);
-    assert_eq!(lab.told(), [] as [&str; 0]);
+    assert_eq!(lab.reported(), [] as [&str; 0]);
     let lab = lab.busy();
-    let second = lab.run_told(spec(&[80]), first.telling).await;
+    let second = lab.run_reported(spec(&[80]), first.reporting).await;
     assert_eq!(second.outcome, BUSY);
-    assert_eq!(lab.told(), [] as [&str; 0]);
-    let third = lab.run_told(spec(&[80]), second.telling).await;
+    assert_eq!(lab.reported(), [] as [&str; 0]);
+    let third = lab.run_reported(spec(&[80]), second.reporting).await;
     assert_eq!(third.outcome, Outcome::Settled);
-    assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
-    assert_eq!(third.telling, nothing_open());
-    lab.run_told(spec(&[80]), third.telling).await;
-    assert_eq!(lab.told(), [] as [&str; 0]);
+    assert_eq!(lab.reported(), ["EnsuredLoadBalancer"]);
+    assert_eq!(third.reporting, nothing_open());
+    lab.run_reported(spec(&[80]), third.reporting).await;
+    assert_eq!(lab.reported(), [] as [&str; 0]);
 }
 
 #[tokio::test]
@@ -59,11 +59,11 @@ async fn members_that_follow_the_nodes_are_no_event() {
     let lab = lab.busy();
     let first = lab.run(spec(&[80, 443])).await;
     assert_eq!(first.outcome, BUSY);
-    assert_eq!(lab.told(), [] as [&str; 0]);
-    let second = lab.run_told(spec(&[80, 443]), first.telling).await;
+    assert_eq!(lab.reported(), [] as [&str; 0]);
+    let second = lab.run_reported(spec(&[80, 443]), first.reporting).await;
     assert_eq!(second.outcome, Outcome::Settled);
-    assert_eq!(lab.told(), [] as [&str; 0]);
-    assert_eq!(second.telling, nothing_open());
+    assert_eq!(lab.reported(), [] as [&str; 0]);
+    assert_eq!(second.reporting, nothing_open());
 }
 
 #[tokio::test]
@@ -78,9 +78,9 @@ async fn a_change_while_members_follow_the_nodes_is_told_as_one() {
         members_only: false,
         ..lab
     };
-    let changed = lab.run_told(spec(&[80, 8443]), members.telling).await;
+    let changed = lab.run_reported(spec(&[80, 8443]), members.reporting).await;
     assert_eq!(changed.outcome, Outcome::Settled);
-    assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
+    assert_eq!(lab.reported(), ["EnsuredLoadBalancer"]);
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn members_that_follow_in_the_middle_of_a_change_belong_to_it() {
         members_only: true,
         ..lab
     };
-    lab.run_told(spec(&[80, 443]), change.telling).await;
-    assert_eq!(lab.told(), ["EnsuredLoadBalancer"]);
+    lab.run_reported(spec(&[80, 443]), change.reporting).await;
+    assert_eq!(lab.reported(), ["EnsuredLoadBalancer"]);
 }
 
 #[tokio::test]
@@ -100,13 +100,13 @@ async fn a_deletion_in_the_middle_of_a_change_is_told() {
     let lab = Lab::serving(80).await.busy();
     let change = lab.run(spec(&[80, 443])).await;
     let lab = lab.busy();
-    let leaving = lab.run_told(removal(), change.telling).await;
+    let leaving = lab.run_reported(removal(), change.reporting).await;
     assert_eq!(leaving.outcome, BUSY);
-    assert_eq!(lab.told(), ["DeletingLoadBalancer"]);
-    let gone = lab.run_told(removal(), leaving.telling).await;
+    assert_eq!(lab.reported(), ["DeletingLoadBalancer"]);
+    let gone = lab.run_reported(removal(), leaving.reporting).await;
     assert_eq!(gone.outcome, Outcome::Removed);
-    assert_eq!(lab.told(), ["DeletedLoadBalancer"]);
-    assert_eq!(gone.telling, nothing_open());
+    assert_eq!(lab.reported(), ["DeletedLoadBalancer"]);
+    assert_eq!(gone.reporting, nothing_open());
 }
 
 #[tokio::test]
@@ -121,25 +121,25 @@ async fn a_notice_comes_once_and_again_only_after_it_had_vanished() {
         ..lab
     };
     let lab = noticing(Lab::serving(80).await);
-    let first = lab.run_told(spec(&[80]), nothing_open()).await;
-    assert_eq!(lab.told(), ["LoadBalancerRebuilt"]);
+    let first = lab.run_reported(spec(&[80]), nothing_open()).await;
+    assert_eq!(lab.reported(), ["LoadBalancerRebuilt"]);
     assert!(text(&first));
     // A process that has just been started takes it for told, and says it all the same.
     let found = lab.run(spec(&[80])).await;
-    assert_eq!(lab.told(), [] as [&str; 0]);
-    assert_eq!(found.telling, first.telling);
+    assert_eq!(lab.reported(), [] as [&str; 0]);
+    assert_eq!(found.reporting, first.reporting);
     assert!(text(&found));
-    let second = lab.run_told(spec(&[80]), first.telling).await;
-    assert_eq!(lab.told(), [] as [&str; 0]);
+    let second = lab.run_reported(spec(&[80]), first.reporting).await;
+    assert_eq!(lab.reported(), [] as [&str; 0]);
     assert!(text(&second), "it still holds");
     let healed = Lab::over(lab.outside());
-    let third = healed.run_told(spec(&[80]), second.telling).await;
-    assert_eq!(healed.told(), [] as [&str; 0]);
+    let third = healed.run_reported(spec(&[80]), second.reporting).await;
+    assert_eq!(healed.reported(), [] as [&str; 0]);
     assert!(!text(&third));
-    assert_eq!(third.telling, nothing_open());
+    assert_eq!(third.reporting, nothing_open());
     let again = noticing(healed);
-    again.run_told(spec(&[80]), third.telling).await;
-    assert_eq!(again.told(), ["LoadBalancerRebuilt"]);
+    again.run_reported(spec(&[80]), third.reporting).await;
+    assert_eq!(again.reported(), ["LoadBalancerRebuilt"]);
 }
 
 #[tokio::test]
@@ -195,13 +195,13 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again(
         errors: Vec::new(),
         status: lab.outside().status,
         last_failure,
-        telling: EventState::default(),
+        reporting: EventState::default(),
         progress: Progress::default(),
         last_of_row: true,
         persisted: Persisted::default(),
     };
     let failed = lab.run_job(job(&lab, spec(&[80, 443]), None)).await;
-    assert!(lab.told().contains(&"SyncLoadBalancerFailed"));
+    assert!(lab.reported().contains(&"SyncLoadBalancerFailed"));
     let lab = lab.busy();
     // The other port comes first, and with it the provider is busy.
     let busy = lab
@@ -212,7 +212,7 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again(
         .run_job(job(&lab, spec(&[80, 81, 443]), busy.failure))
         .await;
     assert_eq!(again.outcome, Outcome::Failed);
-    assert!(!lab.told().contains(&"SyncLoadBalancerFailed"));
+    assert!(!lab.reported().contains(&"SyncLoadBalancerFailed"));
     let lab = Lab {
         broken_port: None,
         ..lab

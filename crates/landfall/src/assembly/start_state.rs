@@ -14,24 +14,24 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::AdminApi;
-use crate::takeover::Estate;
+use crate::takeover::Handover;
 
 /// What an instance is started on, beside what is configured.
 #[derive(Debug, Default)]
-pub struct Ground {
+pub struct StartState {
     /// What another process hands over.
-    pub estate: Estate,
+    pub handover: Handover,
     /// A data plane that runs already.
     pub proxy: Option<Arc<Proxy>>,
     /// What clients must not know: `DataPlane::hash_secret`.
     pub hash_secret: [u8; 16],
     /// What the control plane that ended says of itself.
-    pub last_words: Option<LastWords>,
+    pub last_words: Option<FinalResponses>,
 }
 
 /// How the admin endpoint is answered while there is traffic and no control plane.
 #[derive(Clone, Debug)]
-pub struct LastWords {
+pub struct FinalResponses {
     pub(super) api: Arc<AdminApi>,
     pub(super) names: Names,
     pub(super) token: Option<TokenFile>,
@@ -58,22 +58,22 @@ pub(super) async fn admin_socket(
     Ok(listener.into_std()?)
 }
 
-// === impl Ground ===
+// === impl StartState ===
 
-impl Ground {
+impl StartState {
     /// The same once more, without what another process handed over.
     pub fn again(&self) -> io::Result<Self> {
         let admin = self
-            .estate
+            .handover
             .admin
             .as_ref()
             .map(std::net::TcpListener::try_clone);
-        let estate = Estate {
+        let handover = Handover {
             admin: admin.transpose()?,
-            ..Estate::default()
+            ..Handover::default()
         };
         Ok(Self {
-            estate,
+            handover,
             proxy: self.proxy.clone(),
             hash_secret: self.hash_secret,
             last_words: None,
@@ -86,7 +86,7 @@ impl Ground {
         tokio::time::sleep(after).await;
         let cancel = CancellationToken::new();
         let _ended = cancel.clone().drop_guard();
-        let admin = self.estate.admin.as_ref();
+        let admin = self.handover.admin.as_ref();
         let listener = admin.map(|admin| TcpListener::from_std(admin.try_clone()?));
         match (listener, self.last_words.clone()) {
             (Some(Ok(listener)), Some(words)) => words.answer(listener, cancel).await,
@@ -97,9 +97,9 @@ impl Ground {
     }
 }
 
-// === impl LastWords ===
+// === impl FinalResponses ===
 
-impl LastWords {
+impl FinalResponses {
     pub(super) async fn answer(self, listener: TcpListener, cancel: CancellationToken) {
         let options = landfall_web::Options {
             names: self.names,

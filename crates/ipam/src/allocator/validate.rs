@@ -15,14 +15,14 @@ use crate::verdict::Verdict;
 
 impl Allocator {
     /// Whether the Service may hold this address of this pool.
-    pub(crate) fn judge(
+    pub(crate) fn validate(
         &self,
         request: &Request,
         pool: usize,
         address: IpAddr,
     ) -> Result<(), Refusal> {
         if let Some(pool) = self.pools.at(pool) {
-            judge_admission(pool, request)?;
+            validate_admission(pool, request)?;
             if pool.avoids(address) {
                 return Err(Refusal::AddressAvoided {
                     address,
@@ -30,13 +30,13 @@ impl Allocator {
                 });
             }
         }
-        self.judge_sharing(&request.claimant, address)?;
-        self.judge_share(&request.claimant, pool, address)
+        self.validate_sharing(&request.claimant, address)?;
+        self.validate_share(&request.claimant, pool, address)
     }
 
     /// Returns whether the namespace of the Service may hold this address beside those that it
     /// holds. One that replaces another one is not counted.
-    pub(crate) fn judge_share(
+    pub(crate) fn validate_share(
         &self,
         claimant: &Claimant,
         pool: usize,
@@ -74,7 +74,7 @@ impl Allocator {
     }
 
     /// Whether the Service may hold this address with all others that do.
-    pub(crate) fn judge_sharing(
+    pub(crate) fn validate_sharing(
         &self,
         claimant: &Claimant,
         address: IpAddr,
@@ -83,23 +83,23 @@ impl Allocator {
             .pools
             .pool_of(address)
             .is_some_and(Pool::shares_across_namespaces);
-        self.judge_holders(claimant, address, across)
+        self.validate_holders(claimant, address, across)
     }
 
-    /// As [`Self::judge_sharing`]; `across`: with Services of other namespaces, too.
-    pub(super) fn judge_holders(
+    /// As [`Self::validate_sharing`]; `across`: with Services of other namespaces, too.
+    pub(super) fn validate_holders(
         &self,
         claimant: &Claimant,
         address: IpAddr,
         across: bool,
     ) -> Result<(), Refusal> {
         let occupancy = self.occupied.get(&address);
-        occupancy.map_or(Ok(()), |it| Ok(it.judge(address, claimant, across)?))
+        occupancy.map_or(Ok(()), |it| Ok(it.validate(address, claimant, across)?))
     }
 }
 
 /// Whether the pool serves the Service.
-pub(crate) fn judge_admission(pool: &Pool, request: &Request) -> Result<(), Refusal> {
+pub(crate) fn validate_admission(pool: &Pool, request: &Request) -> Result<(), Refusal> {
     pool.admits(request).map_err(|verdict| match verdict {
         Verdict::NotForLabels => Refusal::PoolNotForLabels {
             pool: pool.name().clone(),

@@ -108,7 +108,7 @@ async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
     // Another process may be clearing it away.
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(warnings(&lab), [] as [&str; 0]);
-    let reasons = lab.handle.book.read(|pages| {
+    let reasons = lab.handle.store.read(|pages| {
         let record = pages.records.get(&key("old"));
         record
             .map(|record| record.reasons.clone())
@@ -119,15 +119,15 @@ async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
     assert_eq!(reasons[0].value.as_deref(), Some(OLD));
 
     tokio::time::sleep(Duration::from_secs(20)).await;
-    let told = warnings(&lab);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("default/old: SyncLoadBalancerFailed: "));
+    let reported = warnings(&lab);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].starts_with("default/old: SyncLoadBalancerFailed: "));
     for words in [
         OLD,
         "configure the instance of the class",
         "load-balancer-cleanup",
     ] {
-        assert!(told[0].contains(words), "{words}: {}", told[0]);
+        assert!(reported[0].contains(words), "{words}: {}", reported[0]);
     }
     tokio::time::sleep(Duration::from_secs(40 * 60)).await;
     assert_eq!(warnings(&lab).len(), 2);
@@ -138,7 +138,7 @@ async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
     lab.source.facts.send(gone).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60 * 60)).await;
     assert_eq!(warnings(&lab).len(), 2);
-    assert!(lab.handle.book.read(|pages| pages.records.is_empty()));
+    assert!(lab.handle.store.read(|pages| pages.records.is_empty()));
     lab.stop().await;
 }
 
@@ -171,13 +171,13 @@ async fn without_a_default_instance_only_services_with_our_conditions_are_spoken
     let leading = leads();
     let lab = Lab::start_with(classes, 9, rows, leading).await;
     tokio::time::sleep(Duration::from_secs(90)).await;
-    let told = warnings(&lab);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("default/ours: "), "{}", told[0]);
+    let reported = warnings(&lab);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].starts_with("default/ours: "), "{}", reported[0]);
     assert!(
-        told[0].contains("configure a default instance again"),
+        reported[0].contains("configure a default instance again"),
         "{}",
-        told[0]
+        reported[0]
     );
     assert_eq!(lab.writes(), [] as [&str; 0]);
     lab.stop().await;

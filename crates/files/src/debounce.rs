@@ -33,7 +33,7 @@ pub(crate) enum FsEvent {
 
 /// The state between a change and the look that follows it.
 #[derive(Debug, Default)]
-pub(crate) struct Settle {
+pub(crate) struct Debounce {
     since: Option<(Instant, Instant)>,
     writing: HashSet<PathBuf>,
     /// Manifests that changed in any way.
@@ -42,9 +42,9 @@ pub(crate) struct Settle {
     is_vague: bool,
 }
 
-// === impl Settle ===
+// === impl Debounce ===
 
-impl Settle {
+impl Debounce {
     /// Something happened.
     pub(crate) fn stir(&mut self, path: &Path, stir: FsEvent, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
@@ -123,8 +123,8 @@ mod tests {
         start + Duration::from_millis(milliseconds)
     }
 
-    fn settle(start: Instant, stirs: &[(u64, &str, FsEvent)]) -> Settle {
-        let mut settle = Settle::default();
+    fn settle(start: Instant, stirs: &[(u64, &str, FsEvent)]) -> Debounce {
+        let mut settle = Debounce::default();
         for (at, path, stir) in stirs {
             settle.stir(Path::new(path), *stir, after(start, *at));
         }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn nothing_happened_so_nobody_looks() {
-        assert_eq!(Settle::default().due(), None);
+        assert_eq!(Debounce::default().due(), None);
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_log_file_that_grows_beside_the_manifests_delays_nothing_for_long() {
         let start = Instant::now();
-        let mut settle = Settle::default();
+        let mut settle = Debounce::default();
         for at in (0..10_000).step_by(40) {
             settle.stir(
                 Path::new("/var/log/x.log"),

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A sink that is written by a thread of its own. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Outlet(Arc<Shared>);
+pub struct ThreadedWriter(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -53,9 +53,9 @@ struct Writer<W> {
     recovered: fn(u64),
 }
 
-// === impl Outlet ===
+// === impl ThreadedWriter ===
 
-impl Outlet {
+impl ThreadedWriter {
     /// Starts the thread `name`. When the sink takes text again after some was lost, `recovered` is
     /// called with the number of texts, on that thread.
     pub fn start(
@@ -215,12 +215,12 @@ mod tests {
     use super::*;
 
     /// A sink that handles each write as scripted.
-    struct Told {
+    struct ScriptedSink {
         steps: mpsc::Receiver<io::Result<usize>>,
         written: mpsc::Sender<Vec<u8>>,
     }
 
-    impl Write for Told {
+    impl Write for ScriptedSink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             let step = self.steps.recv().unwrap_or(Ok(usize::MAX))?;
             let count = step.min(bytes.len());
@@ -237,79 +237,80 @@ mod tests {
     fn scene(
         recovered: fn(u64),
     ) -> (
-        Outlet,
+        ThreadedWriter,
         mpsc::Sender<io::Result<usize>>,
         mpsc::Receiver<Vec<u8>>,
     ) {
         let (step, steps) = mpsc::channel();
         let (written, out) = mpsc::channel();
-        let outlet = Outlet::start("outlet", Told { steps, written }, recovered).unwrap();
-        (outlet, step, out)
+        let threaded_writer =
+            ThreadedWriter::start("outlet", ScriptedSink { steps, written }, recovered).unwrap();
+        (threaded_writer, step, out)
     }
 
     const FOREVER: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_sink_that_hangs_keeps_no_one_waiting_and_what_has_no_room_is_counted() {
-        let (outlet, step, out) = scene(|_| {});
+        let (threaded_writer, step, out) = scene(|_| {});
         // The sink waits for its first step: all of this must return nevertheless.
         for _ in 0..2000 {
-            outlet.put(vec![b'x'; 1024]);
+            threaded_writer.put(vec![b'x'; 1024]);
         }
-        let lost = outlet.lost();
+        let lost = threaded_writer.lost();
         // All that fits, and possibly one text that is in the sink's hand already.
         assert!((975..=976).contains(&lost), "{lost}");
-        outlet.flush(Duration::from_millis(1));
+        threaded_writer.flush(Duration::from_millis(1));
         drop(step);
-        outlet.flush(FOREVER);
+        threaded_writer.flush(FOREVER);
         assert_eq!(out.try_iter().count() as u64, 2000 - lost);
     }
 
     #[test]
     fn a_line_that_broke_off_does_not_spoil_the_next_one() {
-        let (outlet, step, out) = scene(|_| {});
+        let (threaded_writer, step, out) = scene(|_| {});
         step.send(Ok(3)).unwrap();
         step.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
-        outlet.put(b"broken\n".to_vec());
-        outlet.flush(FOREVER);
-        assert_eq!(outlet.lost(), 1);
+        threaded_writer.put(b"broken\n".to_vec());
+        threaded_writer.flush(FOREVER);
+        assert_eq!(threaded_writer.lost(), 1);
         drop(step);
-        outlet.put(b"whole\n".to_vec());
-        outlet.flush(FOREVER);
+        threaded_writer.put(b"whole\n".to_vec());
+        threaded_writer.flush(FOREVER);
         assert_eq!(out.try_iter().collect::<Vec<_>>().concat(), b"bro\nwhole\n");
     }
 
     #[test]
     fn once_text_is_taken_again_the_number_that_was_lost_is_reported_once() {
         static REPORTS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-        let (outlet, step, _out) = scene(|lost| REPORTS.lock().unwrap().push(lost));
+        let (threaded_writer, step, _out) = scene(|lost| REPORTS.lock().unwrap().push(lost));
         for _ in 0..3 {
             step.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
-            outlet.put(b"lost\n".to_vec());
+            threaded_writer.put(b"lost\n".to_vec());
         }
-        outlet.flush(FOREVER);
+        threaded_writer.flush(FOREVER);
         assert!(REPORTS.lock().unwrap().is_empty());
         drop(step);
         for _ in 0..2 {
-            outlet.put(b"good\n".to_vec());
-            outlet.flush(FOREVER);
+            threaded_writer.put(b"good\n".to_vec());
+            threaded_writer.flush(FOREVER);
         }
         // The report of the first good text was made before the second was taken in hand.
-        outlet.put(b"good\n".to_vec());
-        outlet.flush(FOREVER);
+        threaded_writer.put(b"good\n".to_vec());
+        threaded_writer.flush(FOREVER);
         assert_eq!(*REPORTS.lock().unwrap(), [3]);
     }
 
     #[test]
     fn a_sink_that_is_busy_for_a_moment_loses_nothing() {
-        let (outlet, step, out) = scene(|_| {});
+        let (threaded_writer, step, out) = scene(|_| {});
         step.send(Err(io::ErrorKind::WouldBlock.into())).unwrap();
         step.send(Err(io::ErrorKind::Interrupted.into())).unwrap();
-        outlet.put(b"line\n".to_vec());
+        threaded_writer.put(b"line\n".to_vec());
         drop(step);
-        outlet.flush(FOREVER);
+        threaded_writer.flush(FOREVER);
         assert_eq!(
-            (outlet.lost(), out.recv().unwrap()),
+            (threaded_writer.lost(), out.recv().unwrap()),
             (0, b"line\n".to_vec())
         );
     }

@@ -20,7 +20,7 @@ pub(crate) struct FactDiff {
     objects: BTreeMap<ObjectKey, Object>,
     services: Rows,
     problems: Problems,
-    pools_in_doubt: bool,
+    pools_incomplete: bool,
 }
 
 // === impl FactDiff ===
@@ -95,11 +95,11 @@ impl FactDiff {
     }
 
     /// The fact that pools may be missing, or not any more.
-    pub(crate) fn doubt_pools(&mut self, in_doubt: bool) -> Option<Fact> {
-        let before = std::mem::replace(&mut self.pools_in_doubt, in_doubt);
-        (before != in_doubt).then(|| Fact::PoolsInDoubt {
+    pub(crate) fn set_pools_incomplete(&mut self, incomplete: bool) -> Option<Fact> {
+        let before = std::mem::replace(&mut self.pools_incomplete, incomplete);
+        (before != incomplete).then(|| Fact::PoolsIncomplete {
             part: "manifests".into(),
-            in_doubt,
+            incomplete,
         })
     }
 

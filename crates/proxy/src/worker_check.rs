@@ -14,7 +14,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 
 /// How a worker failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum WorkerFailure {
     /// Its thread ended.
     Ended,
     /// It does not answer.
@@ -22,19 +22,19 @@ pub(crate) enum Silence {
 }
 
 /// Asks again and again; `ask` returns whether there was an answer. Returns when there is none.
-pub(crate) async fn watch<A: Future<Output = bool>>(mut ask: impl FnMut() -> A) -> Silence {
+pub(crate) async fn watch<A: Future<Output = bool>>(mut ask: impl FnMut() -> A) -> WorkerFailure {
     loop {
         match timeout(WITHIN, ask()).await {
             Ok(true) => sleep(EVERY).await,
-            Ok(false) => return Silence::Ended,
-            Err(_) => return Silence::Stuck,
+            Ok(false) => return WorkerFailure::Ended,
+            Err(_) => return WorkerFailure::Stuck,
         }
     }
 }
 
-// === impl Silence ===
+// === impl WorkerFailure ===
 
-impl fmt::Display for Silence {
+impl fmt::Display for WorkerFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("ended unexpectedly"),
@@ -63,7 +63,7 @@ mod tests {
             }
             true
         };
-        assert_eq!(watch(ask).await, Silence::Stuck);
+        assert_eq!(watch(ask).await, WorkerFailure::Stuck);
         assert_eq!(begun.elapsed(), 5 * EVERY + WITHIN);
     }
 
@@ -75,7 +75,7 @@ mod tests {
             sleep(WITHIN / 2).await;
             asked.get() < 10
         };
-        assert_eq!(watch(ask).await, Silence::Ended);
+        assert_eq!(watch(ask).await, WorkerFailure::Ended);
         assert_eq!(asked.get(), 10);
     }
 }

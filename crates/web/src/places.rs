@@ -18,7 +18,7 @@ pub(crate) const RESERVED: usize = 32;
 
 /// All places.
 #[derive(Debug, Default)]
-pub(crate) struct Seats {
+pub(crate) struct Places {
     rows: Mutex<Rows>,
     /// Notified when a place is given back.
     left: Notify,
@@ -40,8 +40,8 @@ struct Row {
 
 /// The place of one connection. It is given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
+pub(crate) struct PlaceHold {
+    places: Arc<Places>,
     number: u64,
     /// Fires when the place is needed for another.
     pub(crate) ended: CancellationToken,
@@ -52,19 +52,19 @@ pub(crate) struct Seat {
 /// An exchange under way. It is over when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Busy {
-    seat: Arc<Seat>,
+    seat: Arc<PlaceHold>,
 }
 
-// === impl Seats ===
+// === impl Places ===
 
-impl Seats {
+impl Places {
     fn rows(&self) -> MutexGuard<'_, Rows> {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place for a new connection; `None`: all are taken, the reserved ones, too, and something
     /// is under way on each.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Seat> {
+    pub(crate) fn take(self: &Arc<Self>) -> Option<PlaceHold> {
         let mut rows = self.rows();
         if rows.taken.len() >= MOST {
             rows.end_idlest();
@@ -80,8 +80,8 @@ impl Seats {
             ended: ended.clone(),
         };
         rows.taken.insert(number, row);
-        Some(Seat {
-            seats: Arc::clone(self),
+        Some(PlaceHold {
+            places: Arc::clone(self),
             number,
             ended,
             reserved: taken >= MOST,
@@ -113,12 +113,12 @@ impl Rows {
     }
 }
 
-// === impl Seat ===
+// === impl PlaceHold ===
 
-impl Seat {
+impl PlaceHold {
     /// Notes that an exchange is under way.
     pub(crate) fn busy(self: &Arc<Self>) -> Busy {
-        if let Some(row) = self.seats.rows().taken.get_mut(&self.number) {
+        if let Some(row) = self.places.rows().taken.get_mut(&self.number) {
             row.idle = None;
         }
         Busy {
@@ -127,24 +127,24 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for PlaceHold {
     fn drop(&mut self) {
-        self.seats.rows().taken.remove(&self.number);
-        self.seats.left.notify_one();
+        self.places.rows().taken.remove(&self.number);
+        self.places.left.notify_one();
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let Seat { seats, number, .. } = &*self.seat;
-        let mut rows = seats.rows();
+        let PlaceHold { places, number, .. } = &*self.seat;
+        let mut rows = places.rows();
         let now = rows.tick();
         if let Some(row) = rows.taken.get_mut(number) {
             row.idle = Some(now);
         }
         drop(rows);
         // A client that waits can have it.
-        seats.left.notify_one();
+        places.left.notify_one();
     }
 }
 
@@ -152,51 +152,51 @@ impl Drop for Busy {
 mod tests {
     use super::*;
 
-    fn full() -> (Arc<Seats>, Vec<Arc<Seat>>) {
-        let seats = Arc::new(Seats::default());
-        let taken = (0..MOST).map(|_| Arc::new(seats.take().unwrap()));
+    fn full() -> (Arc<Places>, Vec<Arc<PlaceHold>>) {
+        let places = Arc::new(Places::default());
+        let taken = (0..MOST).map(|_| Arc::new(places.take().unwrap()));
         let taken = taken.collect();
-        (seats, taken)
+        (places, taken)
     }
 
     #[test]
     fn the_connection_that_has_been_idle_longest_makes_room() {
-        let (seats, taken) = full();
+        let (places, taken) = full();
         // The first asks again, so that the second has been idle longest.
         drop(taken[0].busy());
-        let new = seats.take().unwrap();
+        let new = places.take().unwrap();
         assert!(!new.reserved);
         assert!(!taken[0].ended.is_cancelled());
         assert!(taken[1].ended.is_cancelled());
-        assert_eq!(seats.rows().taken.len(), MOST);
+        assert_eq!(places.rows().taken.len(), MOST);
     }
 
     #[test]
     fn where_all_are_busy_there_are_places_for_probes() {
-        let (seats, taken) = full();
-        let _busy: Vec<Busy> = taken.iter().map(Seat::busy).collect();
-        let probes: Vec<Arc<Seat>> = (0..RESERVED)
+        let (places, taken) = full();
+        let _busy: Vec<Busy> = taken.iter().map(PlaceHold::busy).collect();
+        let probes: Vec<Arc<PlaceHold>> = (0..RESERVED)
             .map(|_| {
-                let seat = Arc::new(seats.take().unwrap());
+                let seat = Arc::new(places.take().unwrap());
                 assert!(seat.reserved);
                 // Else it makes room for the next.
                 std::mem::forget(seat.busy());
                 seat
             })
             .collect();
-        assert!(seats.take().is_none());
+        assert!(places.take().is_none());
         assert!(taken.iter().all(|seat| !seat.ended.is_cancelled()));
         assert!(probes.iter().all(|seat| !seat.ended.is_cancelled()));
     }
 
     #[test]
     fn a_place_is_given_back_once() {
-        let (seats, mut taken) = full();
-        let new = seats.take().unwrap();
+        let (places, mut taken) = full();
+        let new = places.take().unwrap();
         // The one that made room leaves later, and takes no other's place along.
         taken.remove(0);
-        assert_eq!(seats.rows().taken.len(), MOST);
+        assert_eq!(places.rows().taken.len(), MOST);
         drop(new);
-        assert_eq!(seats.rows().taken.len(), MOST - 1);
+        assert_eq!(places.rows().taken.len(), MOST - 1);
     }
 }
