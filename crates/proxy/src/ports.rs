@@ -10,9 +10,9 @@
 //! - each socket chooses within a window, which is short to look through, and takes the next window
 //!   when that one is used up;
 //! - when two windows are used up, it is given a port. The kernel then lets the new connection
-//!   follow the one in TIME-WAIT, whose segments TCP timestamps distinguish from its own. Ports take
-//!   turns, so that a member has had time to forget the last connection. Only the last eighth of
-//!   all ports is given so, because the kernel chooses such ports for no other program. Such a
+//!   follow the one in TIME-WAIT, whose segments TCP timestamps distinguish from its own. Ports
+//!   take turns, so that a member has had time to forget the last connection. Only the last eighth
+//!   of all ports is given so, because the kernel chooses such ports for no other program. Such a
 //!   socket is never spare: it would come from the same port each time, and keep it while it is not
 //!   connected.
 
