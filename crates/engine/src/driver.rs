@@ -274,7 +274,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     if due.is_some() => {}
                 () = tokio::time::sleep_until(self.pools.due().unwrap_or_else(clock).into()),
                     if self.pools.due().is_some() => self.apply_pools(),
-                Some(_) = self.unserved.reporting.join_next(), if !self.unserved.reporting.is_empty() => {}
+                Some(_) = self.unserved.reporting.join_next(),
+                    if !self.unserved.reporting.is_empty() => {}
                 _ = beat.tick() => {
                     self.handle.heartbeat.beat(clock());
                     self.handle.metrics.events(self.reporter.event_counts());
