@@ -17,7 +17,7 @@ use crate::shortage::INTERVAL;
 /// The time for which changes are collected. A reconcile that makes them has seen them by then.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// The pause after reading what changed, as a multiple of the time that the look took.
+/// The pause after looking at what changed, as a multiple of the time that the look took.
 const REST: u32 = 9;
 
 /// Sends the Service whenever its members are not as its last reconcile saw them: one turned
