@@ -41,7 +41,7 @@ ETC=$STATE/etc RUN=$STATE/run LOG=$STATE/log DATA=$STATE/data HOME_=$STATE/home
 IP=127.0.0.1
 PORT_DATABASE=13306 PORT_BUS=15672 PORT_BUS_PEERS=15673 PORT_EPMD=14369 PORT_NORTH=16641 PORT_SOUTH=16642
 PORT_KEYSTONE=15000 PORT_NEUTRON=19696 PORT_OCTAVIA=19876 PORT_BARBICAN=19311
-PASSWORD=landfall # of everybody: nothing of it can be reached from outside
+PASSWORD=landfall # of every user: nothing of it can be reached from outside
 BUS=rabbit://$PASSWORD:$PASSWORD@$IP:$PORT_BUS/
 
 . "$HERE/lib/process.sh"
@@ -74,7 +74,7 @@ stop_others() {
   done
 }
 
-refuse_strangers() {
+refuse_foreign_servers() {
   local port
   for port in $PORT_DATABASE $PORT_BUS $PORT_KEYSTONE $PORT_NEUTRON $PORT_OCTAVIA $PORT_BARBICAN $PORT_NORTH; do
     if answers_tcp "$port"; then
@@ -99,7 +99,7 @@ up() {
     [ "$(id -u)" = 0 ] || die "only root can start the stack: it needs /run/octavia"
     require_packages
     stop_others
-    some_runs || refuse_strangers
+    some_runs || refuse_foreign_servers
     install_python
     mkdir -p "$RUN" "$LOG" "$DATA" "$STATE/tmp"
     [ ${#RUN} -le 80 ] || die "$RUN is too long for the sockets in it: set LANDFALL_CACHE to a shorter folder"

@@ -3,7 +3,6 @@
 mod commits;
 mod layers;
 mod lines;
-mod literals;
 mod manifests;
 mod sizes;
 mod sources;

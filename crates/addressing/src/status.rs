@@ -91,7 +91,7 @@ fn shared_by_exception(address: &IpAddr) -> Reason {
 /// Returns the severity of an unmet part: one family serves a Service that only prefers both.
 fn severity(spec: &LoadBalancerSpec, have: &Holdings, refusal: &Refusal) -> Severity {
     // Nothing is wrong with the Service.
-    if matches!(refusal, Refusal::PoolsInDoubt) {
+    if matches!(refusal, Refusal::PoolsIncomplete) {
         return Severity::Warning;
     }
     let lacking = match refusal {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use landfall_addressing::{AddressStep, Addressing, plan, plan_removal, published, remarks};
 use landfall_engine::{World, resolve};
-use landfall_model::intent::{Claim, Intent};
-use landfall_model::listener::ListenerKey;
+use landfall_model::intent::Intent;
 use landfall_model::plan::Planned;
 use landfall_model::provider::{Applied, ProviderProfile, Target};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
 use landfall_model::status::IpMode;
+use landfall_testkit::build::claim_of;
 use landfall_testkit::svc;
 
 const NOTHING: [&str; 0] = [];
@@ -99,22 +99,6 @@ fn web(name: &str) -> ServiceRow {
 
 fn removal(row: &ServiceRow) -> Intent {
     Intent::removal(row.key.clone(), row.uid.clone())
-}
-
-fn claim_of(row: &ServiceRow, address: &str) -> Claim {
-    let ports = row.ports.iter().map(|port| ListenerKey {
-        protocol: port.protocol,
-        port: port.port,
-    });
-    Claim {
-        service: row.key.clone(),
-        uid: row.uid.clone(),
-        addresses: vec![address.parse().expect("an address")],
-        requested: Vec::new(),
-        sharing_key: None,
-        backend_key: String::new(),
-        ports: ports.collect(),
-    }
 }
 
 #[test]
@@ -325,7 +309,7 @@ fn a_pool_that_is_invalid_at_the_start_moves_no_service() {
     assert_eq!(site.held(&want), ["198.51.100.9"]);
     assert_eq!(
         site.remarks(&want),
-        [(Code::PoolsInDoubt, Severity::Warning)]
+        [(Code::PoolsIncomplete, Severity::Warning)]
     );
     site.settle(&want_new).expect("one pool is good");
     assert_eq!(site.held(&want_new), ["192.0.2.0"]);

@@ -10,9 +10,11 @@ use serde::de::{DeserializeSeed, Error, IntoDeserializer as _, MapAccess, Visito
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+pub mod exoscale;
 pub mod local;
 pub mod openstack;
 
+use exoscale::Exoscale;
 use local::Local;
 use openstack::OpenStack;
 
@@ -86,6 +88,8 @@ kinds! {
     Local(Local) = "local",
     /// Load balancers of OpenStack's Octavia.
     OpenStack(OpenStack) = "openstack",
+    /// Network Load Balancers of Exoscale.
+    Exoscale(Exoscale) = "exoscale",
 }
 
 /// Returns the kinds whose name alone is a provider.

@@ -115,7 +115,7 @@ impl Report for Unread {
     async fn event(&self, _: &ServiceRow, _: &Event) {}
 }
 
-/// What the API server keeps about who wrote which field.
+/// The API server's record of which client wrote which field.
 fn managed_fields() -> serde_json::Value {
     json!([{
         "manager": "kubectl-create", "operation": "Update", "apiVersion": "v1",

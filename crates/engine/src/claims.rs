@@ -1,4 +1,4 @@
-//! What is on record: what a process that starts believes of the Services that it finds. Pure.
+//! What is on record: what a process that starts assumes of the Services that it finds. Pure.
 //!
 //! A claim is read from the Service alone: its status, its annotations, its spec. Whether its
 //! newest version can be served plays no part in it, so that nothing which is wrong with a Service,

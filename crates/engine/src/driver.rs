@@ -50,6 +50,9 @@ pub struct EngineConfig {
     pub concurrency: usize,
     /// Waits after failures.
     pub backoff: Backoff,
+    /// Facts that come within this time are decided on together: one edit of a manifest, or one
+    /// rollout, is several facts, and a load balancer should not see the states in between.
+    pub debounce: Duration,
     /// From one check of everything to the next.
     pub audit_every: Duration,
     /// The wall clock, for what people read.
@@ -87,7 +90,7 @@ pub struct Engine<P, R> {
     passes: JoinSet<(Duration, PassEnd)>,
     audits: Audits,
     running: HashMap<task::Id, Running>,
-    /// Services with a fact that arrived during a pass over them and that may be the pass's own
+    /// Services with a fact that arrived during a reconcile of them and that may be its own
     /// writing.
     received: HashSet<ServiceKey>,
 }
@@ -116,8 +119,7 @@ struct WorkItem {
 /// How often an idle loop says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Facts that come within this time are decided on together: one edit of a manifest, or one
-/// rollout, is several facts, and a load balancer should not see the states in between.
+/// [`EngineConfig::debounce`] where a source sends each fact on its own.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
 /// The longest that a pass may take. Requests end by their own time limits long before; a provider
@@ -147,6 +149,7 @@ impl EngineConfig {
             classes,
             concurrency: 16,
             backoff: Backoff::default(),
+            debounce: DEBOUNCE,
             audit_every: Duration::from_secs(180),
             now: seconds,
         }

@@ -118,12 +118,7 @@ async fn plan_one<P: Provider>(sandbox: &P, intent: Intent) -> ServicePlan {
             for planned in &plan.steps {
                 match sandbox.apply(&planned.step).await {
                     Ok(Applied::Addressed(_)) => sandbox.on_recorded(&intent.uid),
-                    Ok(
-                        Applied::Done
-                        | Applied::Skipped
-                        | Applied::Later { .. }
-                        | Applied::Busy { .. },
-                    ) => {}
+                    Ok(Applied::Done | Applied::Later { .. } | Applied::Busy { .. }) => {}
                     Err(error) => outcome.reasons.push(error.reason),
                 }
             }

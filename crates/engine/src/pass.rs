@@ -1,4 +1,4 @@
-//! One pass over one Service: observe, plan, apply, report. The only place that orders writes: a
+//! One reconcile of one Service: observe, plan, apply, report. The only place that orders writes: a
 //! state machine (`machine`) says what is next, and `Pass::run` does it.
 //!
 //! A pass ends when nothing is left to do, when the provider is busy, or at a failure; it never
@@ -225,6 +225,10 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                     self.count(job, planned, &applied);
                     Input::Applied(applied)
                 }
+                Action::Wait(waits) => {
+                    let pauses = waits.iter().map(|wait| self.provider.on_waiting(wait));
+                    Input::Waiting(pauses.min().unwrap_or_default())
+                }
                 Action::Write(row, status, true) => {
                     Input::Written(self.reporter.add_finalizer(row, Some(status)).await)
                 }
@@ -250,7 +254,7 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
         applied: &Result<Applied, ProviderError>,
     ) {
         match applied {
-            Ok(Applied::Skipped | Applied::Later { .. }) => {}
+            Ok(Applied::Later { .. }) => {}
             Ok(Applied::Done | Applied::Addressed(_) | Applied::Busy { .. }) => {
                 self.metrics.step(planned.step.kind());
                 tracing::info!(

@@ -1,4 +1,4 @@
-//! Whether the passes over a Service get anywhere. Pure.
+//! Whether the passes of a Service make progress. Pure.
 //!
 //! A provider's plans are to end: each step brings the state nearer to what is wanted. Where they
 //! do not (two wants that exclude each other, or a cloud that stores something else than it was
@@ -153,6 +153,7 @@ fn identity(step: &PlannedStep) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use landfall_model::plan::PlannedKind;
     use landfall_model::{ServiceKey, Uid};
     use serde_json::json;
 
@@ -166,6 +167,7 @@ mod tests {
         PlannedStep {
             step: text.to_owned(),
             because: String::new(),
+            kind: PlannedKind::Change,
             detail: json!({"text": text}),
         }
     }

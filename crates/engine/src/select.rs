@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_class_is_told_where_it_stands() {
+    fn an_unknown_class_is_reported_with_its_place() {
         let classes = two(None);
         let service = svc("web")
             .port(80)
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_no_load_balancer_is_nobodys() {
+    fn a_service_that_wants_no_load_balancer_has_no_instance() {
         let service = svc("web")
             .port(80)
             .with(|row| row.wants_load_balancer = false)

@@ -30,7 +30,7 @@ pub struct Record {
     pub left_out: Vec<LeftOut>,
     /// Steps that are planned and not done.
     pub pending: Vec<PlannedStep>,
-    /// Whether a pass over it has ended since it was first seen.
+    /// Whether a reconcile of it has ended since it was first seen.
     pub handled: bool,
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Debounce {
     since: Option<(Instant, Instant)>,
     writing: HashSet<PathBuf>,
     /// Manifests that changed in any way.
-    stirred: HashSet<PathBuf>,
+    changed_paths: HashSet<PathBuf>,
     /// Whether something else happened that may concern any file.
     is_vague: bool,
 }
@@ -46,15 +46,15 @@ pub(crate) struct Debounce {
 
 impl Debounce {
     /// Something happened.
-    pub(crate) fn stir(&mut self, path: &Path, stir: FsEvent, now: Instant) {
+    pub(crate) fn record(&mut self, path: &Path, kind: FsEvent, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));
         if is_manifest(path) {
-            self.stirred.insert(path.to_owned());
+            self.changed_paths.insert(path.to_owned());
         } else if !is_hidden(path) {
             self.is_vague = true;
         }
-        match stir {
+        match kind {
             FsEvent::Written => {
                 if is_manifest(path) {
                     self.writing.insert(path.to_owned());
@@ -67,7 +67,7 @@ impl Debounce {
     }
 
     /// Something changed, and it is unknown what.
-    pub(crate) fn stir_somewhere(&mut self, now: Instant) {
+    pub(crate) fn record_unknown(&mut self, now: Instant) {
         let first = self.since.map_or(now, |(first, _)| first);
         self.since = Some((first, now));
         self.is_vague = true;
@@ -76,7 +76,7 @@ impl Debounce {
     /// Whether all that happened is that one manifest was replaced, or written to its end: then
     /// there is little to wait for, but what is missing may still turn up in another file.
     pub(crate) fn is_brisk(&self) -> bool {
-        self.stirred.len() == 1 && self.writing.is_empty() && !self.is_vague
+        self.changed_paths.len() == 1 && self.writing.is_empty() && !self.is_vague
     }
 
     /// When to look; `None`: there is no reason to.
@@ -96,7 +96,7 @@ impl Debounce {
     pub(crate) fn looked(&mut self) {
         self.since = None;
         self.writing.clear();
-        self.stirred.clear();
+        self.changed_paths.clear();
         self.is_vague = false;
     }
 }
@@ -123,16 +123,16 @@ mod tests {
         start + Duration::from_millis(milliseconds)
     }
 
-    fn settle(start: Instant, stirs: &[(u64, &str, FsEvent)]) -> Debounce {
+    fn settle(start: Instant, events: &[(u64, &str, FsEvent)]) -> Debounce {
         let mut settle = Debounce::default();
-        for (at, path, stir) in stirs {
-            settle.stir(Path::new(path), *stir, after(start, *at));
+        for (at, path, kind) in events {
+            settle.record(Path::new(path), *kind, after(start, *at));
         }
         settle
     }
 
     #[test]
-    fn nothing_happened_so_nobody_looks() {
+    fn without_a_change_no_scan_is_due() {
         assert_eq!(Debounce::default().due(), None);
     }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_manifest_that_was_replaced_is_looked_at_sooner() {
+    fn a_single_manifest_that_was_replaced_is_read_sooner() {
         let start = Instant::now();
         let mut settle = settle(
             start,
@@ -163,7 +163,7 @@ mod tests {
         );
         assert_eq!(settle.due(), Some(after(start, 15)));
         assert!(settle.is_brisk());
-        settle.stir(
+        settle.record(
             Path::new("/etc/landfall/..data"),
             FsEvent::Changed,
             after(start, 6),
@@ -176,7 +176,7 @@ mod tests {
         let start = Instant::now();
         let mut settle = settle(start, &[(0, WEB, FsEvent::Written)]);
         assert_eq!(settle.due(), Some(start + WRITING));
-        settle.stir(Path::new(WEB), FsEvent::Closed, after(start, 300));
+        settle.record(Path::new(WEB), FsEvent::Closed, after(start, 300));
         assert_eq!(settle.due(), Some(after(start, 310)));
     }
 
@@ -195,7 +195,7 @@ mod tests {
         let start = Instant::now();
         let mut settle = Debounce::default();
         for at in (0..10_000).step_by(40) {
-            settle.stir(
+            settle.record(
                 Path::new("/var/log/x.log"),
                 FsEvent::Written,
                 after(start, at),
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn after_a_look_everything_begins_anew() {
+    fn after_a_scan_the_debounce_starts_again() {
         let start = Instant::now();
         let mut settle = settle(start, &[(0, WEB, FsEvent::Written)]);
         settle.looked();
         assert_eq!(settle.due(), None);
-        settle.stir_somewhere(after(start, 5_000));
+        settle.record_unknown(after(start, 5_000));
         assert_eq!(settle.due(), Some(after(start, 5_050)));
     }
 }

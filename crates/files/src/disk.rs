@@ -1,4 +1,4 @@
-//! Looking at the file system: which files there are, and what stands in those that changed.
+//! Reads the file system: which files there are, and what stands in those that changed.
 //!
 //! Everything here blocks, and nothing here decides what a finding means.
 
@@ -73,7 +73,7 @@ pub(crate) struct Missing {
 // === impl Disk ===
 
 impl Disk {
-    /// Will look at these paths, and leave out the state file in the folder `state`.
+    /// Will read these paths, and leave out the state file in the folder `state`.
     pub(crate) fn new(paths: Vec<PathBuf>, recursive: bool, state: Option<&Path>) -> Self {
         let mut given = HashSet::new();
         Self {

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_holds_something_else_is_left_alone_and_told() {
+    fn a_file_that_holds_something_else_is_left_alone_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         for text in ["", "short", "much longer than sixteen bytes"] {
             fs::write(folder.path().join(NAME), text).unwrap();

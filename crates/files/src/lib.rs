@@ -1,9 +1,9 @@
 //! Manifests in files as a source of facts, with a store that behaves like a small API server.
 //!
 //! ```text
-//!  files ─ disk ─> catalog ──(objects)──> told ──> Fact ──> engine
-//!           ^         │                     ^                  │
-//!         watch       └─(Services)─> registry <── store <──────┘ finalizers, statuses
+//!  files ─ disk ─> catalog ──(objects)──> reported ──> Fact ──> engine
+//!           ^         │                       ^                    │
+//!         watch       └─(Services)─> registry <── store <──────────┘ finalizers, statuses
 //!                                       │
 //!                                  state.journal
 //! ```

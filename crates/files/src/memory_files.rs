@@ -13,7 +13,7 @@ pub struct Files(Arc<Mutex<Texts>>);
 /// Every file by name: how often it was written, and what it says.
 type Texts = BTreeMap<Arc<str>, (u64, String)>;
 
-/// One process's look at files.
+/// The files as one process sees them.
 #[derive(Debug)]
 pub(crate) struct FilesView {
     files: Files,

@@ -23,7 +23,7 @@ pub(crate) struct Settled {
     /// Newest versions that are not used.
     pub(crate) refused: Vec<(Arc<PoolRow>, Reason)>,
     /// Pools that are in no readable file.
-    pub(crate) doubtful: Vec<String>,
+    pub(crate) unverified: Vec<String>,
 }
 
 /// Decides by what the files say, what was remembered, and whether a pool may stand in a file that
@@ -56,7 +56,7 @@ pub(crate) fn settle(
             && let Some(pool) = established.get(&PoolName::new(name))
         {
             candidates.push(pool.clone());
-            settled.doubtful.push(name.clone());
+            settled.unverified.push(name.clone());
         }
     }
     let (good, collisions) = PoolSet::keep_good(candidates, &established);

@@ -167,7 +167,7 @@ impl Registry {
     }
 
     /// Services that are kept only because a file can't be read.
-    pub(crate) fn doubtful(&self) -> impl ExactSizeIterator<Item = &ServiceKey> {
+    pub(crate) fn unverified(&self) -> impl ExactSizeIterator<Item = &ServiceKey> {
         self.unseen.iter()
     }
 

@@ -104,7 +104,7 @@ impl Files {
     }
 }
 
-/// When to look although nothing stirred, after a look that took so long.
+/// When to look although nothing changed, after a look that took so long.
 pub(crate) fn routine(is_watched: bool, took: Duration) -> Duration {
     if is_watched {
         took.saturating_mul(ROUTINE_SHARE)

@@ -82,7 +82,7 @@ pub struct Manifests {
     /// What is wrong with what is remembered.
     state_problems: Vec<Reason>,
     /// Pools that are sent as remembered, because they are in no readable file.
-    doubtful_pools: Vec<String>,
+    unverified_pools: Vec<String>,
     debounce: Debounce,
     asked: Arc<Notify>,
     /// Whether the last look came so soon that what is missing may be on its way to another file.
@@ -178,7 +178,7 @@ impl Manifests {
             vanished: Vec::new(),
             file_problems: Problems::new(),
             state_problems: Vec::new(),
-            doubtful_pools: Vec::new(),
+            unverified_pools: Vec::new(),
             debounce: Debounce::default(),
             asked: Arc::default(),
             is_brisk: false,
@@ -190,7 +190,7 @@ impl Manifests {
         }
     }
 
-    /// Looks also when this is raised, whatever stirred.
+    /// Looks also when this is raised, whatever changed.
     #[must_use]
     pub fn look_when(mut self, asked: Arc<Notify>) -> Self {
         self.asked = asked;
@@ -200,52 +200,52 @@ impl Manifests {
     /// Sends everything that is there, then [`Fact::Synced`], then every change, until cancelled or
     /// until the receiver is gone.
     pub async fn run(mut self, facts: mpsc::Sender<Fact>, cancel: CancellationToken) {
-        let teller = FactSender { facts, cancel };
-        if self.serve(&teller).await.is_err() {
+        let sender = FactSender { facts, cancel };
+        if self.serve(&sender).await.is_err() {
             tracing::debug!("the manifest source stopped");
         }
     }
 
-    async fn serve(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
-        self.report_objects(teller).await?;
-        self.report_services(teller).await?;
-        teller.report(vec![Fact::Synced]).await?;
+    async fn serve(&mut self, sender: &FactSender) -> Result<(), ReceiverGone> {
+        self.report_objects(sender).await?;
+        self.report_services(sender).await?;
+        sender.report(vec![Fact::Synced]).await?;
         let mut has_looked = true;
         loop {
             // What manifests say needs no record to be acted upon, and traffic need not wait for
             // the disk. What is written for it goes to the disk together with it, or after it.
-            self.report_services(teller).await?;
+            self.report_services(sender).await?;
             let is_news = self.remember(has_looked).await;
-            self.report_services(teller).await?;
+            self.report_services(sender).await?;
             if is_news {
-                self.report_problems(teller).await?;
+                self.report_problems(sender).await?;
             }
-            has_looked = self.next_event(teller).await?;
+            has_looked = self.next_event(sender).await?;
             if has_looked && self.look().await? {
-                self.report_objects(teller).await?;
+                self.report_objects(sender).await?;
             }
         }
     }
 
     /// Waits for something to do. Returns whether that is a look.
-    async fn next_event(&mut self, teller: &FactSender) -> Result<bool, ReceiverGone> {
+    async fn next_event(&mut self, sender: &FactSender) -> Result<bool, ReceiverGone> {
         loop {
-            let look_at = match self.debounce.due() {
+            let next_scan = match self.debounce.due() {
                 Some(due) => self.routine.min(Instant::from_std(due)),
                 None => self.routine,
             };
             // Every branch is cancel-safe: a permit, a channel, a point in time.
             tokio::select! {
-                () = teller.cancel.cancelled() => return Err(ReceiverGone),
+                () = sender.cancel.cancelled() => return Err(ReceiverGone),
                 () = self.store.changed() => return Ok(false),
-                hint = next_hint(self.hints.as_mut()) => self.stirred(&hint),
+                hint = next_hint(self.hints.as_mut()) => self.record(&hint),
                 () = self.asked.notified() => return Ok(true),
                 () = tokio::time::sleep_until(self.hold_check) => {
                     if self.check_hold().await {
                         return Ok(false);
                     }
                 }
-                () = tokio::time::sleep_until(look_at) => return Ok(true),
+                () = tokio::time::sleep_until(next_scan) => return Ok(true),
             }
         }
     }
@@ -258,19 +258,19 @@ impl Manifests {
         self.not_held != before
     }
 
-    fn stirred(&mut self, hint: &Hint) {
+    fn record(&mut self, hint: &Hint) {
         let now = Instant::now().into_std();
         if self.hints.as_ref().is_some_and(Hints::were_lost) {
-            self.debounce.stir_somewhere(now);
+            self.debounce.record_unknown(now);
         } else {
-            self.debounce.stir(&hint.path, hint.stir, now);
+            self.debounce.record(&hint.path, hint.kind, now);
         }
     }
 
     /// Returns whether there may be something to send.
     async fn look(&mut self) -> Result<bool, ReceiverGone> {
         self.is_brisk = self.debounce.is_brisk();
-        // Before the look, so that what stirs meanwhile leads to the next one.
+        // Before the look, so that what changes meanwhile leads to the next one.
         self.debounce.looked();
         let mut scanner = std::mem::take(&mut self.scanner);
         let looked = self.store.blocking().run(move || {
@@ -303,7 +303,7 @@ impl Manifests {
         is_news
     }
 
-    async fn report_objects(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
+    async fn report_objects(&mut self, sender: &FactSender) -> Result<(), ReceiverGone> {
         let (mut services, mut objects) = (Wanted::new(), Changes::new());
         for (key, object) in self.catalog.changes() {
             match (key, object) {
@@ -323,7 +323,7 @@ impl Manifests {
             misses_service || self.reported.misses_any(&objects, &self.pools)
         };
         if self.is_untold {
-            self.debounce.stir_somewhere(Instant::now().into_std());
+            self.debounce.record_unknown(Instant::now().into_std());
             return Ok(());
         }
         self.catalog.settle();
@@ -348,7 +348,7 @@ impl Manifests {
                 self.file_problems.entry(file).or_default().push(reason);
             }
         }
-        self.doubtful_pools = settled.doubtful;
+        self.unverified_pools = settled.unverified;
         let no_more = self
             .reported
             .pools()
@@ -363,17 +363,17 @@ impl Manifests {
             self.reported
                 .set_pools_incomplete(self.catalog.may_hide_pools()),
         );
-        teller.report(appeared).await?;
-        self.report_problems(teller).await
+        sender.report(appeared).await?;
+        self.report_problems(sender).await
     }
 
-    async fn report_services(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
+    async fn report_services(&mut self, sender: &FactSender) -> Result<(), ReceiverGone> {
         let changes = self.store.with(Registry::take_changed);
-        teller.report(self.reported.services(changes)).await?;
-        teller.report(std::mem::take(&mut self.vanished)).await
+        sender.report(self.reported.services(changes)).await?;
+        sender.report(std::mem::take(&mut self.vanished)).await
     }
 
-    async fn report_problems(&mut self, teller: &FactSender) -> Result<(), ReceiverGone> {
+    async fn report_problems(&mut self, sender: &FactSender) -> Result<(), ReceiverGone> {
         let mut problems = self.file_problems.clone();
         if let Some(reason) = &self.unwatched {
             problems.insert(WATCHING.into(), vec![reason.clone()]);
@@ -383,7 +383,7 @@ impl Manifests {
         {
             problems.insert(path.to_string_lossy().into(), self.state_problems.clone());
         }
-        teller.report(self.reported.problems(problems)).await
+        sender.report(self.reported.problems(problems)).await
     }
 
     /// Makes durable what changed without a waiting caller: Services that came and went.
@@ -401,17 +401,18 @@ impl Manifests {
             Reason::error(Code::StateNotWritten, why.clone())
                 .remedy("traffic continues; the directory is locked again once it is free")
         }));
-        let pools = self.doubtful_pools.iter();
-        let mut doubtful: Vec<String> = pools.map(|name| format!("IPAddressPool {name}")).collect();
+        let pools = self.unverified_pools.iter();
+        let mut unverified: Vec<String> =
+            pools.map(|name| format!("IPAddressPool {name}")).collect();
         let count = self.store.with(|registry| {
-            let services = registry.doubtful();
-            let count = services.len() + doubtful.len();
-            doubtful.extend(services.take(NAMED).map(ToString::to_string));
+            let services = registry.unverified();
+            let count = services.len() + unverified.len();
+            unverified.extend(services.take(NAMED).map(ToString::to_string));
             count
         });
         if count > 0 {
-            doubtful.truncate(NAMED);
-            problems.push(incomplete(doubtful, count));
+            unverified.truncate(NAMED);
+            problems.push(incomplete(unverified, count));
         }
         let is_news = problems != self.state_problems;
         self.state_problems = problems;

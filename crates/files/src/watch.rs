@@ -23,7 +23,7 @@ const HINTS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Hint {
     pub(crate) path: PathBuf,
-    pub(crate) stir: FsEvent,
+    pub(crate) kind: FsEvent,
 }
 
 /// The receiving end.
@@ -66,7 +66,7 @@ pub(crate) fn start() -> Result<(Watcher, Hints), notify::Error> {
                 // Wakes the receiver if it sleeps; if the queue is full, it is awake.
                 let _ = sender.try_send(Hint {
                     path: PathBuf::new(),
-                    stir: FsEvent::Changed,
+                    kind: FsEvent::Changed,
                 });
             }
         }
@@ -81,7 +81,7 @@ pub(crate) fn start() -> Result<(Watcher, Hints), notify::Error> {
 
 /// What an event hints at. Reading a file is an event, too, and hints at nothing.
 fn hints_of(event: notify::Event) -> Vec<Hint> {
-    let stir = match event.kind {
+    let kind = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => FsEvent::Closed,
         EventKind::Access(_) => return Vec::new(),
         EventKind::Modify(ModifyKind::Data(_)) => FsEvent::Written,
@@ -91,7 +91,7 @@ fn hints_of(event: notify::Event) -> Vec<Hint> {
         | EventKind::Remove(_)
         | EventKind::Other => FsEvent::Changed,
     };
-    let hints = event.paths.into_iter().map(|path| Hint { path, stir });
+    let hints = event.paths.into_iter().map(|path| Hint { path, kind });
     hints.collect()
 }
 

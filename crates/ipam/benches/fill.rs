@@ -4,7 +4,7 @@
 //! whole way of a new Service each time: propose, claim, and the claim written down under its
 //! identity. The scan does the least that a first-fit allocator can: it looks from the first
 //! address on for one that is not in a hash map of holders, and enters it. Its cost is quadratic:
-//! it fills a quarter of the /16, and the time for the whole is told as sixteen times that.
+//! it fills a quarter of the /16, and prints sixteen times its time as that of the whole.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's output is its purpose")]
 #![expect(
@@ -43,7 +43,7 @@ fn main() {
     report("allocator, no sharing keys", time, ADDRESSES);
     let (keyed_fill, _) = best(&keyed);
     report(
-        "allocator, one sharing key, one port, so nobody fits",
+        "allocator, one sharing key, one port, so no Service fits",
         keyed_fill,
         ADDRESSES,
     );
@@ -142,7 +142,7 @@ fn scan() -> Duration {
     time
 }
 
-/// Resident bytes of this process, where the system tells.
+/// Resident bytes of this process, where the system reports it.
 fn resident() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

@@ -94,13 +94,13 @@ impl<'a> Case<'a> {
         }
         if allocator.pools().is_empty() {
             // Nothing says that the address should go, except another Service.
-            let judgement = allocator.validate_sharing(&request.claimant, address);
-            return judgement.map(|()| None).map_err(Why::NotAllowed);
+            let verdict = allocator.validate_sharing(&request.claimant, address);
+            return verdict.map(|()| None).map_err(Why::NotAllowed);
         }
         let Some((pool, _)) = allocator.pools().locate(address) else {
             if allocator.incomplete() {
-                let judgement = allocator.validate_sharing(&request.claimant, address);
-                return judgement.map(|()| None).map_err(Why::NotAllowed);
+                let verdict = allocator.validate_sharing(&request.claimant, address);
+                return verdict.map(|()| None).map_err(Why::NotAllowed);
             }
             return Err(self.why_in_no_pool(address));
         };
@@ -147,7 +147,7 @@ impl<'a> Case<'a> {
         };
         if self.home.is_none() && requested.is_none() && !self.kept.is_empty() {
             // Its pool may be one of those that are not known.
-            return self.stay(Refusal::PoolsInDoubt);
+            return self.stay(Refusal::PoolsIncomplete);
         }
         match self.home {
             Some(home) if requested.is_none_or(|requested| requested == home) => {

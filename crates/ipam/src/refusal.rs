@@ -18,7 +18,7 @@ pub enum Refusal {
     NoPools,
     /// The pool of a held address is not known, and pools may be missing.
     #[error("the address is in no known pool and stays: some pools can't be read")]
-    PoolsInDoubt,
+    PoolsIncomplete,
     /// The named pool does not exist.
     #[error("there is no address pool named {pool}")]
     UnknownPool {
@@ -123,23 +123,20 @@ pub enum Refusal {
         family: Family,
     },
     /// No pool gives itself to this Service.
-    #[error(
-        "no address pool serves {service} automatically: {}",
-        list(passed_over)
-    )]
+    #[error("no address pool serves {service} automatically: {}", list(skipped))]
     NoPoolForService {
         /// The Service.
         service: ServiceKey,
         /// Every pool and why not.
-        passed_over: Vec<SkippedPool>,
+        skipped: Vec<SkippedPool>,
     },
     /// The pools that would serve the Service can't.
-    #[error("no address pool has a free {families} address: {}", list(passed_over))]
+    #[error("no address pool has a free {families} address: {}", list(skipped))]
     PoolsExhausted {
         /// What was wanted.
         families: WantedFamilies,
         /// Every pool and why not.
-        passed_over: Vec<SkippedPool>,
+        skipped: Vec<SkippedPool>,
     },
     /// More than two addresses were asked for.
     #[error("{} addresses were requested: {}", addresses.len(), list(addresses))]
@@ -199,7 +196,7 @@ impl Refusal {
     pub fn code(&self) -> Code {
         match self {
             Self::NoPools => Code::NoPools,
-            Self::PoolsInDoubt => Code::PoolsInDoubt,
+            Self::PoolsIncomplete => Code::PoolsIncomplete,
             Self::UnknownPool { .. } => Code::PoolNotFound,
             Self::AddressNotInPool { .. }
             | Self::AddressInOtherPool { .. }
@@ -211,10 +208,10 @@ impl Refusal {
             Self::Conflict(conflict) => conflict.code(),
             Self::PoolFull { .. } => Code::PoolExhausted,
             Self::NamespaceFull { .. } => Code::LimitReached,
-            Self::PoolsExhausted { passed_over, .. } => {
+            Self::PoolsExhausted { skipped, .. } => {
                 let has = |short: fn(Family) -> Verdict| {
                     let families = [Family::V4, Family::V6];
-                    let mut verdicts = passed_over.iter().map(|pool| pool.verdict);
+                    let mut verdicts = skipped.iter().map(|pool| pool.verdict);
                     verdicts.any(|it| families.into_iter().any(|family| it == short(family)))
                 };
                 if has(Verdict::NamespaceFull) {
@@ -240,7 +237,7 @@ impl Refusal {
     pub fn remedy(&self) -> String {
         match self {
             Self::NoPools => "configure an address pool".to_owned(),
-            Self::PoolsInDoubt => {
+            Self::PoolsIncomplete => {
                 "correct the pools that can't be read; the problems of the sources name them"
                     .to_owned()
             }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn local_without_a_selector_shares_with_nobody() {
+    fn local_without_a_selector_shares_with_no_service() {
         assert_eq!(
             terms("k", BackendKey::local(&BTreeMap::new())).group(None),
             None

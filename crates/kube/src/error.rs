@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhooks_no_is_told_in_its_own_words() {
+    fn a_refusal_of_a_webhook_is_reported_in_its_own_words() {
         let error = status(
             403,
             "admission webhook \"guard.example.com\" denied the request: not on Fridays",
@@ -274,7 +274,8 @@ mod tests {
 
     #[test]
     fn the_server_may_say_when_to_come_back() {
-        let body = br#"{"kind": "Status", "details": {"retryAfterSeconds": 7}, "reason": "TooManyRequests"}"#;
+        let body = br#"{"kind": "Status", "details": {"retryAfterSeconds": 7},
+            "reason": "TooManyRequests"}"#;
         let error = of_status("list nodes".to_owned(), StatusCode::TOO_MANY_REQUESTS, body);
         assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
         // However odd the answer, nothing waits for days.

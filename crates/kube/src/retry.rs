@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_limit_and_begin_anew() {
+    fn waits_double_up_to_a_limit_and_start_again() {
         let mut retry = Retry::default();
         let waits: Vec<_> = (0..8).map(|_| retry.next(u64::MAX - 1)).collect();
         assert!(waits.iter().all(|wait| *wait <= LONGEST));

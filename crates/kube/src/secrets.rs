@@ -122,7 +122,7 @@ impl SecretsTask {
                 && self.specs.is_settled()
                 && let Some(answered) = self.answered.take()
             {
-                let _nobody_waits = answered.send(());
+                let _no_receiver = answered.send(());
             }
         }
         self.watches
@@ -171,7 +171,7 @@ impl SecretsTask {
         );
         self.watchers.spawn(async move {
             watcher.run_then_forget(cancel).await;
-            let _nobody_waits = end.send(());
+            let _no_receiver = end.send(());
         });
         self.answers
             .spawn(async move { answered(&mut known, 0).await.then_some(secret) });

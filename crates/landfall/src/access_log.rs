@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_told_at_the_start() {
+    fn a_missing_folder_is_reported_at_the_start() {
         let error = start(Some(configured("/nowhere/access.log"))).unwrap_err();
         let error = format!("{error:#}");
         assert!(

@@ -126,6 +126,10 @@ impl Options {
     }
 }
 
+/// Debounce of facts from files, in place of [`EngineConfig::debounce`]'s default: the source has
+/// waited already, and sends the facts of all files that changed one right after the other.
+const DEBOUNCE_OF_FILES: Duration = Duration::from_millis(2);
+
 // === impl Instance ===
 
 impl Instance {
@@ -161,7 +165,10 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let config = EngineConfig::new(classes.clone());
+        let mut config = EngineConfig::new(classes.clone());
+        if lead.is_none() {
+            config.debounce = DEBOUNCE_OF_FILES;
+        }
         let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(Lead { role, confirmed }) = lead {
             engine = engine.led_by(role, inherits);
@@ -348,7 +355,7 @@ async fn report_serving(store: &StateStore, serving: &watch::Sender<bool>) {
     let mut changes = store.changes();
     loop {
         let before = *serving.borrow();
-        // To look at all Services is for the time before only.
+        // All Services are checked only until they were served once.
         let now = store.read(|pages| pages.at_work && (before || Snapshot::serving(pages)));
         serving.send_if_modified(|serves| std::mem::replace(serves, now) != now);
         if changes.changed().await.is_err() {

@@ -5,13 +5,14 @@
 use std::fmt;
 use std::future::{Future, ready};
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::provider::ProviderConfig;
 use landfall_model::Uid;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::limits::Limits;
-use landfall_model::plan::{Plan, Planned};
+use landfall_model::plan::{Plan, Planned, Wait};
 use landfall_model::provider::{
     Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep,
 };
@@ -28,6 +29,7 @@ use crate::lifetime::Lifetime;
 
 #[macro_use]
 mod dispatch;
+mod exoscale;
 mod local;
 mod openstack;
 mod report;
@@ -41,6 +43,7 @@ pub use report::{
 backends! {
     Local => local::Local,
     OpenStack => openstack::OpenStack,
+    Exoscale => exoscale::Exoscale,
 }
 
 /// How much a provider may do outside of this process.
@@ -155,11 +158,6 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + Sized + 'static {
     fn adopted(_have: &<Self::Provider as Provider>::Observed) -> Vec<Adopted> {
         Vec::new()
     }
-
-    /// Returns whether a step only waits for the cloud.
-    fn is_wait(_step: &<Self::Provider as Provider>::Step) -> bool {
-        false
-    }
 }
 
 /// A configured instance.
@@ -223,6 +221,8 @@ fn of<S>(plan: Plan<S>, wrap: impl Fn(S) -> Step) -> Plan<Step> {
     });
     Plan {
         steps: steps.collect(),
+        waits: plan.waits,
+        upcoming: plan.upcoming,
     }
 }
 

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_admin_endpoint_is_on_loopback_unless_told() {
+    fn the_admin_endpoint_is_on_loopback_by_default() {
         let admin = |arguments: &[&str]| match Cli::parse_from(arguments).command {
             Command::Controller(args) => args.admin,
             Command::Up(args) => args.admin,

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_instance_that_is_switched_off_is_told_with_the_file_that_does_it() {
+    async fn an_instance_that_is_switched_off_is_reported_with_the_file_that_does_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cloud.conf");
         let text =

@@ -78,7 +78,7 @@ pub fn start(format: LogFormat, quiet: &str) -> io::Result<()> {
     // It ends with the process.
     std::thread::Builder::new()
         .name("log-limit".to_owned())
-        .spawn(move || tell_of_left_out(&limit, &woken))?;
+        .spawn(move || report_left_out(&limit, &woken))?;
     // The default hook writes to standard error itself, and waits for it.
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = std::backtrace::Backtrace::capture();
@@ -112,7 +112,7 @@ fn subscriber(
 }
 
 /// Reports periodically what was dropped, as long as something is.
-fn tell_of_left_out(limit: &Limit, woken: &Receiver<()>) {
+fn report_left_out(limit: &Limit, woken: &Receiver<()>) {
     while woken.recv().is_ok() {
         std::thread::park_timeout(GATHERING);
         limit.report();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_heard_only_where_they_are_named() {
+    fn libraries_log_only_where_they_are_named() {
         let shown = |asked| filter("info", asked).to_string();
         for asked in [None, Some("nonsense=nonsense"), Some("debug")] {
             let shown = shown(asked);

@@ -27,7 +27,7 @@ pub fn between(before: &Listener, after: &Listener) -> Vec<String> {
         "trusted PROXY sources",
         before.accept_proxy_from != after.accept_proxy_from,
     );
-    compare("time-outs", before.timeouts != after.timeouts);
+    compare("timeouts", before.timeouts != after.timeouts);
     compare(
         "session affinity",
         before.pool.affinity != after.pool.affinity,

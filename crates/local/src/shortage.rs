@@ -15,6 +15,11 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// After this long without a refusal it is over, so that it is reported no more often than this.
 const CALM: Duration = Duration::from_secs(600);
 
+/// While nothing more is refused, all Services are read again only to notice the end: after a
+/// multiple of the time that this took, or after a minute.
+const REST: u32 = 2000;
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
 /// What was seen of each Service until now. Pure.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
@@ -24,6 +29,8 @@ pub(crate) struct Shortages {
     looked: bool,
     /// How often anything was refused in the whole process.
     all: u64,
+    /// Before this nothing is read unless more was refused.
+    rests_until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -46,9 +53,15 @@ pub struct Shared {
 
 impl Shortages {
     /// Whether a look can find anything: with ten thousand Services it is some work.
-    pub(crate) fn is_due(&mut self, all: u64) -> bool {
+    pub(crate) fn is_due(&mut self, all: u64, now: Instant) -> bool {
         let is_new = std::mem::replace(&mut self.all, all) != all;
-        is_new || !self.looked || self.rows.values().any(|row| row.rose.is_some())
+        let rests = self.rests_until.is_some_and(|until| now < until);
+        is_new || !self.looked || (!rests && self.rows.values().any(|row| row.rose.is_some()))
+    }
+
+    /// Takes how long a look took.
+    pub(crate) fn rest(&mut self, took: Duration, now: Instant) {
+        self.rests_until = Some(now + (took * REST).min(LONGEST_REST));
     }
 
     /// Takes how many clients of each Service were refused ever. Returns the Services of which it
@@ -70,6 +83,12 @@ impl Shortages {
             }
         }
         turned
+    }
+
+    /// Returns the Services whose clients are refused.
+    pub(crate) fn refusing(&self) -> Vec<Uid> {
+        let refusing = self.rows.iter().filter(|(_, row)| row.rose.is_some());
+        refusing.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// Whether clients of the Service are refused.
@@ -100,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_told_once_when_it_begins_and_its_end_when_it_was_calm_for_ten_minutes() {
+    fn a_flood_is_reported_once_and_its_end_after_ten_minutes_without_refusals() {
         let (mut seen, start) = (Shortages::default(), Instant::now());
         let (web, api) = (Uid::new("web"), Uid::new("api"));
         let mut reported = Vec::new();
@@ -119,22 +138,38 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_is_refused_no_service_is_looked_at() {
+    fn while_nothing_is_refused_no_service_is_checked() {
         let (mut seen, start) = (Shortages::default(), Instant::now());
         let web = Uid::new("web");
         let refused = |count| BTreeMap::from([(web.clone(), count)]);
-        assert!(seen.is_due(0));
+        assert!(seen.is_due(0, start));
         seen.look(refused(0), start);
-        assert!(!seen.is_due(0));
-        assert!(seen.is_due(3));
+        assert!(!seen.is_due(0, start));
+        assert!(seen.is_due(3, start));
         seen.look(refused(3), start);
-        assert!(seen.is_due(3), "its end is to be noticed");
+        assert!(seen.is_due(3, start), "its end is to be noticed");
         seen.look(refused(3), start + CALM);
-        assert!(!seen.is_due(3));
+        assert!(!seen.is_due(3, start));
     }
 
     #[test]
-    fn a_service_that_is_new_is_told_of_and_one_that_closes_a_listener_is_not() {
+    fn the_longer_a_look_takes_the_less_often_the_end_is_looked_for() {
+        let (mut seen, start) = (Shortages::default(), Instant::now());
+        let refused = |count| BTreeMap::from([(Uid::new("web"), count)]);
+        seen.look(refused(0), start);
+        seen.look(refused(3), start);
+        let after = |time| start + Duration::from_secs(time);
+        assert!(seen.is_due(3, start));
+        seen.rest(Duration::from_millis(20), start);
+        assert!(!seen.is_due(3, after(39)));
+        assert!(seen.is_due(3, after(40)));
+        assert!(seen.is_due(4, after(1)), "more was refused");
+        seen.rest(Duration::from_secs(1), start);
+        assert!(seen.is_due(4, after(60)));
+    }
+
+    #[test]
+    fn a_new_service_is_reported_and_one_that_closes_a_listener_is_not() {
         let (mut seen, now) = (Shortages::default(), Instant::now());
         let web = Uid::new("web");
         let refused = |count| BTreeMap::from([(web.clone(), count)]);

@@ -17,7 +17,7 @@ use crate::shortage::INTERVAL;
 /// The time for which changes are collected. A reconcile that makes them has seen them by then.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// The pause after looking at what changed, as a multiple of the time that the look took.
+/// The pause after changes were read, as a multiple of the time that this took.
 const REST: u32 = 9;
 
 /// Sends the Service whenever its members are not as its last reconcile saw them: one turned
@@ -46,10 +46,12 @@ pub async fn watch_health(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: C
 /// been for a while. Until cancelled.
 pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
     loop {
+        let began = Instant::now();
         let all = local.proxy().map_or(0, |proxy| proxy.pressure().shortages);
-        if local.shortages().is_due(all) {
+        if local.shortages().is_due(all, began) {
             let refused = refused(&local);
             let turned = local.shortages().look(refused, Instant::now());
+            local.shortages().rest(began.elapsed(), Instant::now());
             for uid in turned {
                 if wakes.send(uid).await.is_err() {
                     return;
@@ -63,14 +65,18 @@ pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: C
     }
 }
 
-/// Counts the clients of each Service that were ever refused.
+/// Counts the clients of each Service that were ever refused. A Service without any is left out
+/// unless it is known to refuse some.
 fn refused(local: &Local) -> BTreeMap<Uid, u64> {
-    let mut refused = BTreeMap::new();
+    // A new listener counts from zero, and the end of a shortage is to be noticed nevertheless.
+    let known = local.shortages().refusing();
+    let mut refused: BTreeMap<_, _> = known.into_iter().map(|uid| (uid, 0)).collect();
     for (uid, id, _) in local.listeners.state().all() {
         let listener = local.listeners.find(uid, *id);
-        let totals = listener.map(|it| it.counters().totals());
-        let count = totals.map_or(0, |it| it.refused(Refusal::Share));
-        *refused.entry(uid.clone()).or_default() += count;
+        let count = listener.map_or(0, |it| it.counters().refused(Refusal::Share));
+        if count > 0 {
+            *refused.entry(uid.clone()).or_default() += count;
+        }
     }
     refused
 }

@@ -13,6 +13,7 @@
 //! `resolve` to validate.
 
 mod compound;
+pub mod exoscale;
 mod extensions;
 mod given;
 mod kubernetes;
@@ -26,7 +27,7 @@ mod reference;
 mod suggest;
 mod value;
 
-pub use extensions::{Extensions, OpenStackOptions};
+pub use extensions::{ExoscaleOptions, Extensions, OpenStackOptions};
 pub use given::Given;
 pub use nodes::NodeSelector;
 pub use options::{
@@ -50,6 +51,8 @@ pub enum DialectId {
     Landfall,
     /// `loadbalancer.openstack.org/*`.
     OpenStack,
+    /// `service.beta.kubernetes.io/exoscale-loadbalancer-*`.
+    Exoscale,
     /// `service.beta.kubernetes.io/*`.
     Kubernetes,
     /// `metallb.io/*`.
@@ -182,6 +185,7 @@ pub enum AnnotationError {
 pub static DIALECTS: &[&Dialect] = &[
     &landfall::DIALECT,
     &openstack::DIALECT,
+    &exoscale::DIALECT,
     &kubernetes::DIALECT,
     &metallb::DIALECT,
     &metallb::DEPRECATED,
@@ -199,6 +203,7 @@ impl DialectId {
     pub const ALL: &[Self] = &[
         Self::Landfall,
         Self::OpenStack,
+        Self::Exoscale,
         Self::Kubernetes,
         Self::MetalLb,
     ];
@@ -209,6 +214,7 @@ impl fmt::Display for DialectId {
         f.write_str(match self {
             Self::Landfall => "Landfall",
             Self::OpenStack => "OpenStack",
+            Self::Exoscale => "Exoscale",
             Self::Kubernetes => "Kubernetes",
             Self::MetalLb => "MetalLB",
         })

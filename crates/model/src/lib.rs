@@ -31,7 +31,7 @@ pub mod wire;
 pub use id::{ServiceKey, Uid};
 pub use intent::{AddressSpec, Intent, LoadBalancerSpec};
 pub use listener::{Listener, ListenerKey, Member, Monitor, Pool, Protocol};
-pub use plan::{Plan, PlannedStep};
+pub use plan::{Plan, PlannedKind, PlannedStep};
 pub use provider::{Applied, Provider, ProviderError, ProviderProfile, Retry};
 pub use reason::{Code, Origin, Reason, Severity};
 pub use status::{Condition, ConditionType, IngressAddress, ServiceStatus};

@@ -182,7 +182,7 @@ pub struct Redirect {
     pub port: NonZeroU16,
 }
 
-/// How an answer says that a resource is elsewhere for good.
+/// The status of an answer to a resource that moved permanently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RedirectStatus {
     /// 301: clients may turn `POST` into `GET`.
@@ -402,12 +402,15 @@ mod tests {
         let certificate = Certificate {
             source: "shop/tls".into(),
             chain_pem: b"chain".to_vec(),
-            key_pem: b"hush".to_vec(),
+            key_pem: b"hidden".to_vec(),
         };
         let shown = format!(
             "{certificate:?}{}",
             serde_json::to_string(&certificate).unwrap()
         );
-        assert!(!shown.contains("hush") && !shown.contains("104"), "{shown}");
+        assert!(
+            !shown.contains("hidden") && !shown.contains("104"),
+            "{shown}"
+        );
     }
 }

@@ -84,6 +84,6 @@ mod tests {
             ])
         );
         let forgiven = marks(&[(RECORD, "v1 forgiven"), (LOAD_BALANCER_ID, "lb-1")]);
-        assert_eq!(forgiven.len(), 2, "only the whole word tells");
+        assert_eq!(forgiven.len(), 2, "only the whole word counts");
     }
 }

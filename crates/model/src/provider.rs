@@ -17,7 +17,7 @@ use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::limits::Limits;
 use crate::option::OptionId;
-use crate::plan::Plan;
+use crate::plan::{Plan, Wait};
 use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
 use crate::rows::PoolRow;
@@ -64,6 +64,12 @@ pub trait Provider: Send + Sync + 'static {
     /// Called after [`Self::restore_claims`] with those claims whose Services had all of their
     /// listeners open: their places stay theirs until they are reconciled.
     fn reserve_listeners(&self, _claims: &[Claim]) {}
+
+    /// Called when a reconcile ends because of this wait of its plan; returns the delay until the
+    /// next. Without I/O. Providers whose plans wait for nothing need nothing here.
+    fn on_waiting(&self, _wait: &Wait) -> Duration {
+        Duration::from_secs(1)
+    }
 
     /// Called when what [`Applied::Addressed`] reported of a Service is on record: its status names
     /// these addresses and no others.
@@ -156,8 +162,6 @@ pub enum Applied {
         /// When to look again.
         after: Duration,
     },
-    /// There was nothing to do; the next step may follow.
-    Skipped,
     /// Nothing was done, because it is not time for it yet. The pass ends as with `Busy`.
     Later {
         /// When to look again.

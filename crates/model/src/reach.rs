@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_for_one_machine_or_for_who_lists_it_by_itself() {
+    fn loopback_is_for_one_machine_or_for_a_configuration_that_lists_it_by_itself() {
         let forms = [
             "127.0.0.1",
             "127.9.9.9",

@@ -144,7 +144,7 @@ codes! {
     NoPools,
     /// Address pools may be missing, because a source can't be read; until it can, no Service
     /// moves.
-    PoolsInDoubt,
+    PoolsIncomplete,
     /// The address pool of a claim is gone or changed, so the Service gets another address.
     AddressMoved,
     /// Another process listens on the port.

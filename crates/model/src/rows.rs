@@ -315,7 +315,7 @@ pub struct Selector {
 pub enum Fact {
     /// A Service appeared or changed.
     Service(Arc<ServiceRow>),
-    /// A Service is gone for good: its finalizer was removed, or it never had one.
+    /// A Service no longer exists: its finalizer was removed, or it never had one.
     ServiceGone(ServiceKey),
     /// A slice appeared or changed.
     Slice(Arc<SliceRow>),

@@ -276,7 +276,7 @@ pub struct ResourcesView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricsView {
-    /// How long passes over one Service took, in seconds.
+    /// How long each reconcile of a Service took, in seconds.
     pub reconcile_seconds: HistogramView,
     /// Passes by outcome: `settled`, `busy`, `refused`, `failed`, `stuck`, ... A small, fixed set.
     pub passes: BTreeMap<String, u64>,

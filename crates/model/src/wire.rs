@@ -179,8 +179,9 @@ mod tests {
     #[test]
     fn a_namespace_keeps_its_labels() {
         let namespace: Namespace = serde_json::from_str(
-            r#"{"metadata": {"name": "shop", "labels": {"tier": "front"}, "annotations": null,
-                "managedFields": [{"manager": "kubectl"}]}, "spec": {"finalizers": ["kubernetes"]}}"#,
+            r#"{"metadata": {"name": "shop", "labels": {"tier": "front"},
+                "annotations": null, "managedFields": [{"manager": "kubectl"}]},
+                "spec": {"finalizers": ["kubernetes"]}}"#,
         )
         .unwrap();
         assert_eq!(
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_tells_where_a_watch_goes_on() {
+    fn a_list_states_where_a_watch_goes_on() {
         let list: List<Namespace> = serde_json::from_str(
             r#"{"kind": "NamespaceList", "metadata": {"resourceVersion": "7", "continue": ""},
                 "items": [{"metadata": {"name": "a"}}]}"#,

@@ -10,7 +10,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a program for people who read figures"
+    reason = "a benchmark's output is its purpose"
 )]
 
 #[path = "../tests/scenarios/cluster.rs"]

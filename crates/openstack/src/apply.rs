@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::memory::{ExpectedGraph, afterwards};
+use crate::objects::Id;
 use crate::provider::OpenStack;
 use crate::refusal;
 use crate::refusal::{is_lasting, option_of};
@@ -30,19 +31,7 @@ const UNHURRIED: Duration = Duration::from_secs(5);
 
 impl OpenStack {
     pub(crate) async fn carry_out(&self, step: &Step) -> Result<Applied, ProviderError> {
-        if let Step::Await { load_balancer, .. } = step {
-            let mut memory = self.memory();
-            if !memory.balancers.contains_key(load_balancer) {
-                return Ok(Applied::Later { after: UNHURRIED });
-            }
-            // Whether it is done is to be seen, not to be assumed again.
-            memory.stop_assuming_done(load_balancer);
-            return Ok(Applied::Later {
-                after: self.pace_with(&memory),
-            });
-        }
         let result = match step {
-            Step::Upcoming { .. } => return Ok(Applied::Skipped),
             Step::CreateLoadBalancer {
                 service,
                 body,
@@ -79,6 +68,17 @@ impl OpenStack {
             }
             failure
         })
+    }
+
+    /// Notes that a load balancer is waited for; returns when to look again.
+    pub(crate) fn wait_for(&self, load_balancer: &Id) -> Duration {
+        let mut memory = self.memory();
+        if !memory.balancers.contains_key(load_balancer) {
+            return UNHURRIED;
+        }
+        // Whether it is done is to be seen, not to be assumed again.
+        memory.stop_assuming_done(load_balancer);
+        self.pace_with(&memory)
     }
 
     async fn create_balancer(

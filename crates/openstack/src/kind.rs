@@ -7,8 +7,6 @@ use crate::step::Step;
 impl ProviderStep for Step {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Await { .. } => "wait",
-            Self::Upcoming { .. } => "upcoming",
             Self::FailOver { .. } => "fail",
             Self::TryListener { .. } => "try",
             Self::CreateLoadBalancer { .. }

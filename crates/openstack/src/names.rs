@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_is_told_apart_and_still_is_the_cluster_s() {
+    fn neighbouring_objects_are_distinguished_and_still_the_cluster_s() {
         let names = names("a_b", "default", "web");
         let six = names.beside(Family::V6);
         assert_eq!(six.load_balancer, "kube_service_a_b_default_web.ipv6");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_keeps_the_end_that_tells_the_family() {
+    fn a_long_name_keeps_the_end_that_states_the_family() {
         let long = names("c1", &"n".repeat(200), &"s".repeat(60));
         assert_eq!(long.load_balancer.len(), 255);
         let six = long.beside(Family::V6).load_balancer;

@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn floating_ips_and_groups_are_told_by_their_descriptions() {
+    fn floating_ips_and_groups_are_recognized_by_their_descriptions() {
         let floating_ip = |address: &str, description: &str| FloatingIp {
             id: Id::new(address),
             floating_ip_address: address.parse().unwrap(),

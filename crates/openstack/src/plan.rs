@@ -12,7 +12,7 @@ pub(crate) mod members;
 mod removal;
 mod rename;
 
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Wait};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::names::SERVICE_PREFIX;
@@ -32,6 +32,9 @@ use removal::{delete_surplus, removal};
 use rename::{rename, tag};
 
 pub(crate) use removal::has_left;
+
+/// The kind of object that is waited for.
+pub(crate) const LOAD_BALANCER: &str = "load balancer";
 
 /// What the members of a load balancer take of a request, besides the rest.
 const MARGIN: usize = 1024;
@@ -71,8 +74,8 @@ fn toward_goal(intent: &Intent, have: &Observed, settings: &Settings) -> Planned
 /// What planning comes to: steps, or why there are none.
 type Planned = Result<Plan<Step>, Vec<Reason>>;
 
-/// The plan for all load balancers of a Service, from those for each. Waits come last, so that
-/// Octavia is at work on several at a time.
+/// The plan for all load balancers of a Service, from those for each: Octavia is at work on several
+/// at a time.
 ///
 /// # Errors
 /// Why the Service can't have what it wants, and nothing is left to do but that.
@@ -96,23 +99,12 @@ fn together(have: &Observed, mut first: Planned, beside: Vec<(&Secondary, Planne
     // Of what can't be had whole, nothing is begun.
     let may_begin = first.is_ok();
     let mut plan = Plan::default();
-    let mut waits = Vec::new();
     let beside = beside
         .into_iter()
         .map(|(part, planned)| (planned, may_begin || is_begun(&part.have)));
     for (planned, wanted) in std::iter::once((first, true)).chain(beside) {
         match planned {
-            Ok(part) if wanted => {
-                for planned in part.steps {
-                    let waits_only = matches!(planned.step, Step::Await { .. });
-                    let steps = if waits_only {
-                        &mut waits
-                    } else {
-                        &mut plan.steps
-                    };
-                    steps.push(planned);
-                }
-            }
+            Ok(part) if wanted => plan.append(part),
             Ok(_) => {}
             Err(reasons) => {
                 let new = |reason: &Reason| !refusals.contains(reason);
@@ -121,7 +113,6 @@ fn together(have: &Observed, mut first: Planned, beside: Vec<(&Secondary, Planne
             }
         }
     }
-    plan.steps.extend(waits);
     if plan.is_empty() && !refusals.is_empty() {
         return Err(refusals);
     }
@@ -241,14 +232,13 @@ fn serve(
         }
     }
     if let Some(holder) = floating_ip::awaited(have, target, balancer, owner) {
-        let step = Step::Await {
-            load_balancer: holder.clone(),
-            doing: "being deleted".to_owned(),
-        };
-        plan.push_members(
-            step,
-            "the Service's floating IP is attached there until then",
-        );
+        plan.waits.push(Wait {
+            object: LOAD_BALANCER,
+            id: holder.as_str().to_owned(),
+            doing: "being deleted",
+            because: "the Service's floating IP is attached there until then",
+            creates: false,
+        });
     }
     // An address that can't be had keeps nothing else from being done.
     if plan.is_empty() && !have.assumed {
@@ -342,17 +332,13 @@ fn wait(balancer: &LoadBalancer, status: Provisioning, plan: &mut Plan<Step>) {
         Provisioning::PendingDelete | Provisioning::Deleted => "being deleted",
         _ => "being changed",
     };
-    let step = Step::Await {
-        load_balancer: balancer.id.clone(),
-        doing: doing.to_owned(),
-    };
-    let because = "Octavia takes one change at a time";
-    // To wait is no change of its own: what is waited for was reported.
-    if status == Provisioning::PendingCreate {
-        plan.push(step, because);
-    } else {
-        plan.push_members(step, because);
-    }
+    plan.waits.push(Wait {
+        object: LOAD_BALANCER,
+        id: balancer.id.as_str().to_owned(),
+        doing,
+        because: "Octavia takes one change at a time",
+        creates: status == Provisioning::PendingCreate,
+    });
 }
 
 fn create(

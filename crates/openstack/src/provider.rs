@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Wait};
 use landfall_model::provider::{Applied, Provider, ProviderError, ProviderProfile, ProviderStatus};
 use landfall_model::view::ListenerView;
 use landfall_model::{Intent, Reason, Uid};
@@ -15,7 +15,7 @@ use crate::errors::failure;
 use crate::live::Shown;
 use crate::memory::Memory;
 use crate::memory::lists::Lists;
-use crate::objects::LoadBalancer;
+use crate::objects::{Id, LoadBalancer};
 use crate::observed::{Found, Observed};
 use crate::settings::Settings;
 use crate::step::Step;
@@ -60,7 +60,7 @@ impl OpenStack {
         }
     }
 
-    /// The client, for commands that look at the cloud beside the engine.
+    /// The client, for commands that read the cloud beside the engine.
     pub fn cloud(&self) -> &Cloud {
         &self.cloud
     }
@@ -158,6 +158,10 @@ impl Provider for OpenStack {
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
         self.carry_out(step).await
+    }
+
+    fn on_waiting(&self, wait: &Wait) -> Duration {
+        self.wait_for(&Id::new(&wait.id))
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {

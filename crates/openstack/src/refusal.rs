@@ -1,5 +1,5 @@
-//! Writes that the cloud has refused for good: they are not repeated at once, and keep nothing else
-//! from being done. Pure.
+//! Writes that the cloud has refused permanently: they are not repeated at once, and keep nothing
+//! else from being done. Pure.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! One write to the cloud, or the wait before it.
+//! One write to the cloud.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,19 +22,6 @@ use crate::target::{WantedListener, WantedMonitor, WantedPool};
     rename_all_fields = "camelCase"
 )]
 pub enum Step {
-    /// Octavia is at work on the load balancer, and takes no other change meanwhile.
-    Await {
-        /// Which.
-        load_balancer: Id,
-        /// What it is doing.
-        doing: String,
-    },
-    /// What is going to follow, and can't be planned before something else is there. Nothing is
-    /// done.
-    Upcoming {
-        /// One clause.
-        what: String,
-    },
     /// Make the load balancer.
     CreateLoadBalancer {
         /// Its Service.
@@ -393,16 +380,6 @@ fn keys(changes: &impl Serialize) -> String {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Await {
-                load_balancer,
-                doing,
-            } => {
-                write!(
-                    f,
-                    "wait for load balancer {load_balancer}, which is {doing}"
-                )
-            }
-            Self::Upcoming { what } => f.write_str(what),
             Self::CreateLoadBalancer { name, holds, .. } => {
                 write!(
                     f,

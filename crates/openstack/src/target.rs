@@ -453,7 +453,13 @@ mod tests {
     /// Listeners as they were written before more could be said of them.
     #[test]
     fn what_is_not_asked_for_leaves_no_trace_in_the_fingerprint() {
-        let text = r#"{"name":"listener_0","transport":"TCP","protocol":"TCP","port":80,"connection_limit":-1,"timeouts":null,"headers":{},"tls":null,"allowed":null,"tags":[],"pool":{"name":"pool_0","protocol":"TCP","algorithm":"ROUND_ROBIN","sticky":false,"tags":[],"members":{"10.0.0.4":{"name":"a","port":30080,"subnet":null,"monitor_port":null}},"monitor":null}}"#;
+        let text = concat!(
+            r#"{"name":"listener_0","transport":"TCP","protocol":"TCP","port":80,"#,
+            r#""connection_limit":-1,"timeouts":null,"headers":{},"tls":null,"allowed":null,"#,
+            r#""tags":[],"pool":{"name":"pool_0","protocol":"TCP","algorithm":"ROUND_ROBIN","#,
+            r#""sticky":false,"tags":[],"members":{"10.0.0.4":{"name":"a","port":30080,"#,
+            r#""subnet":null,"monitor_port":null}},"monitor":null}}"#,
+        );
         let listener: WantedListener = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&listener).unwrap(), text);
     }

@@ -114,7 +114,7 @@ pub enum Excess {
     Service,
     /// The source address.
     Source,
-    /// Everyone together.
+    /// All sources together.
     All,
 }
 
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_more_than_its_share_gets_back_what_it_gives_back() {
+    fn a_service_with_more_than_its_share_gets_back_what_it_releases() {
         let mut table = Table::new(1_000, 200);
         for _ in 0..400 {
             assert!(table.ask(0, 1));

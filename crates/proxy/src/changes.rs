@@ -1,4 +1,4 @@
-//! What the data plane changed, and whose: a reader looks at those Services and at no others.
+//! What the data plane changed, and whose: a reader checks those Services and no others.
 
 use std::collections::HashSet;
 use std::mem;

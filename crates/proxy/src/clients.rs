@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_too_often_is_told_when_to_come_again() {
+    fn a_client_that_came_too_often_learns_when_to_retry() {
         let clients = Clients::new();
         let start = clients.born;
         let ask = |now| clients.request(rate(2, 1), CLIENT, now);
@@ -302,7 +302,7 @@ mod tests {
         }
 
         #[test]
-        fn who_keeps_to_the_rate_is_never_refused(
+        fn a_client_that_keeps_to_the_rate_is_never_refused(
             count in 1u32..1000,
             burst in 1u32..100,
             number in 1u64..500,

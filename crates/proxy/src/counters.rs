@@ -276,6 +276,14 @@ impl Shards<ListenerCounters> {
         }
         totals
     }
+
+    /// Adds up how many were turned away for one reason.
+    pub fn refused(&self, refusal: Refusal) -> u64 {
+        let shards = self.all();
+        shards
+            .map(|shard| read(&shard.refused[refusal as usize]))
+            .sum()
+    }
 }
 
 impl Shards<ListenerCounters> {

@@ -276,7 +276,7 @@ impl ListenerState {
     ) -> Self {
         let cut = CancellationToken::new();
         let pool = PoolState::new(workers, key, changes.of(&owner.uid));
-        let _nobody_can_be_leaving_yet = pool.update(&config.listener.pool);
+        let _no_member_can_be_leaving_yet = pool.update(&config.listener.pool);
         Self {
             id,
             owner,

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_told_once_and_its_end_once() {
+    fn a_flood_is_reported_once_and_its_end_once() {
         let mut pressure = Budget::new(1024, 100).pressure();
         let mut seen = Watch::default();
         assert_eq!(seen.look(&pressure), None);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_program_has_is_passed_over() {
+    fn a_port_that_another_program_has_is_skipped() {
         let (theirs, free) = (listener(), listener());
         let (theirs, ours) = (theirs.1, drop_first(free));
         let member = listener();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_have_all_ports_the_shortage_is_told() {
+    fn where_others_have_all_ports_the_shortage_is_reported() {
         let (address, _theirs) = listener();
         let socket = Stream::new(&RawAddress::new(address)).unwrap();
         let refused = take(socket.as_fd(), false, std::iter::once(address.port())).unwrap_err();

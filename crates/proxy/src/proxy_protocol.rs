@@ -193,7 +193,7 @@ fn extensions_hold(mut extensions: &[u8], header: &[u8]) -> bool {
         if kind != CHECKSUM {
             continue;
         }
-        // One is enough, and more would cost a pass over the header each.
+        // One is enough, and more would cost a read of the header each.
         let Ok(sum) = <[u8; 4]>::try_from(value) else {
             return false;
         };

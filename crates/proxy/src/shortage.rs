@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_this_machines_doing_is_told_from_what_is_the_members() {
+    fn failures_of_this_machine_are_distinguished_from_those_of_the_member() {
         let of = |code| Shortage::of(&io::Error::from_raw_os_error(code));
         assert_eq!(of(libc_code::EMFILE), Some(Shortage::Descriptors));
         assert_eq!(of(libc_code::EAGAIN), Some(Shortage::Ports));

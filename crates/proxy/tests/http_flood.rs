@@ -1,5 +1,5 @@
-//! Clients that begin long heads and never end them. Alone in its process, so that memory can be
-//! told.
+//! Clients that begin long heads and never end them. Alone in its process, so that its memory can
+//! be measured.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
 //! Responses of very small frames, and clients that do not read them. Alone in its process, so that
-//! memory can be told.
+//! its memory can be measured.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Bodies pass through a listener without being held. Alone in its process, so that memory can be
-//! told.
+//! Bodies pass through a listener without being held. Alone in its process, so that its memory
+//! can be measured.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
 //! HTTP/2 clients that open all windows, ask for much and read nothing. Alone in its process, so
-//! that memory can be told.
+//! that its memory can be measured.
 
 #![expect(
     clippy::unwrap_used,

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_to_a_socket_is_told_once_and_told_again_when_it_happens_again() {
+    async fn an_event_of_a_socket_is_reported_once_and_again_when_it_recurs() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (served, _) = listener.accept().unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_events_than_fit_are_told_in_turns() {
+    async fn more_events_than_fit_are_reported_in_several_calls() {
         const COUNT: u64 = 600;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (epoll, mut events) = (Epoll::new().unwrap(), Events::default());

@@ -1,4 +1,4 @@
-//! What opening and judging files takes beyond the standard library.
+//! What opening and checking files takes beyond the standard library.
 
 /// The flag of `open` that refuses a symbolic link as the last part of a path.
 pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;

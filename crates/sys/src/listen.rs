@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_port_of_somebody_who_would_share_is_in_use() {
+    fn a_udp_port_of_a_socket_that_would_share_is_in_use() {
         let mine = udp("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = mine[0].local_addr().unwrap();
         assert_eq!(
@@ -144,11 +144,11 @@ mod tests {
 
     #[test]
     fn beside_a_socket_that_does_not_share_no_port_is_opened() {
-        let other_owner = TcpListener::bind("127.0.0.1:0").unwrap();
-        let refused = more_tcp(other_owner.local_addr().unwrap(), 1).unwrap_err();
+        let exclusive = TcpListener::bind("127.0.0.1:0").unwrap();
+        let refused = more_tcp(exclusive.local_addr().unwrap(), 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        let other_owner = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let refused = more_udp(other_owner.local_addr().unwrap(), 1).unwrap_err();
+        let exclusive = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refused = more_udp(exclusive.local_addr().unwrap(), 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_pass_through_in_order_and_the_end_is_told() {
+    fn bytes_pass_through_in_order_and_the_end_is_reported() {
         let (mut client, inner) = pair();
         let (outer, mut member) = pair();
         client.write_all(b"through the pipe").unwrap();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn accepting_tells_the_peer_and_then_that_nobody_waits() {
+    fn accept_returns_the_peer_and_then_that_no_client_waits() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connect_is_told_by_the_socket() {
+    fn a_refused_connect_is_reported_by_the_socket() {
         let free = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()

@@ -8,7 +8,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::listener::{Certificate, Protocol};
+use landfall_model::intent::Claim;
+use landfall_model::listener::{Certificate, ListenerKey, Protocol};
 use landfall_model::reason::Origin;
 use landfall_model::rows::{
     Endpoint, Family, FamilyPolicy, NamespaceRow, NodeRow, SecretRow, ServicePort, ServiceRow,
@@ -152,6 +153,23 @@ pub fn endpoint(address: &str) -> Endpoint {
 )]
 pub fn number(port: u16) -> NonZeroU16 {
     NonZeroU16::new(port).expect("ports of tests are not zero")
+}
+
+/// Returns the claim of a Service that has this address for all of its ports.
+pub fn claim_of(row: &ServiceRow, address: &str) -> Claim {
+    let ports = row.ports.iter().map(|port| ListenerKey {
+        protocol: port.protocol,
+        port: port.port,
+    });
+    Claim {
+        service: row.key.clone(),
+        uid: row.uid.clone(),
+        addresses: vec![ip(address)],
+        requested: Vec::new(),
+        sharing_key: None,
+        backend_key: String::new(),
+        ports: ports.collect(),
+    }
 }
 
 /// An address of a test.

@@ -4,6 +4,8 @@ pub mod browser;
 pub mod build;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "exoscale")]
+pub mod exoscale;
 pub mod fuzz;
 #[cfg(feature = "openstack")]
 pub mod openstack;

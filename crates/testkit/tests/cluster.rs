@@ -24,21 +24,21 @@ fn processes_of(directory: &Path) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_user_without_rights_is_refused_and_the_audit_log_tells() {
+async fn a_user_without_rights_is_refused_and_the_audit_log_records_it() {
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("rights").await.unwrap();
     let audit = cluster.audit();
-    let nobody = cluster.identity("nobody", &["idle"]).unwrap();
-    let kubectl = cluster.kubectl_as(&nobody);
+    let unprivileged = cluster.identity("unprivileged", &["idle"]).unwrap();
+    let kubectl = cluster.kubectl_as(&unprivileged);
     let refusal = kubectl
         .run(&["-n", &namespace, "create", "configmap", "x"])
         .await;
     let refusal = refusal.unwrap_err().to_string();
     assert!(
-        refusal.contains("\"nobody\" cannot create resource \"configmaps\""),
+        refusal.contains("\"unprivileged\" cannot create resource \"configmaps\""),
         "{refusal}"
     );
-    let writes = audit.writes_of("nobody").unwrap();
+    let writes = audit.writes_of("unprivileged").unwrap();
     assert_eq!(writes.len(), 1, "{writes:?}");
     assert_eq!(
         (

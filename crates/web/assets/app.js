@@ -156,7 +156,7 @@ function render(next) {
   for (const service of next.services) service.state = words.stateOf(service);
   next.services.sort((one, other) =>
     words.STATES[one.state].rank - words.STATES[other.state].rank || (one.key < other.key ? -1 : 1));
-  tell(view, next);
+  announce(view, next);
   view = next;
   const ill = view.services.filter((service) => ["bad", "warn"].includes(service.state)).length + view.problems.length;
   document.title = ill ? `${words.count(ill, "problem")} · Landfall` : "Landfall";
@@ -174,8 +174,8 @@ function render(next) {
 /** A Service that is deleted and created again is another one. */
 const keyOf = (service) => service.uid + service.key;
 
-/** Says aloud which Services turned. */
-function tell(before, next) {
+/** Announces changed Services to screen readers. */
+function announce(before, next) {
   if (!before) return;
   const known = new Map(before.services.map((service) => [service.key, service.state]));
   const turned = next.services.filter((service) => known.get(service.key) !== service.state);
@@ -253,7 +253,7 @@ function pool() {
   const name = make("h3", "user");
   const ranges = make("span", "mono muted user");
   const usage = make("ul", "usage");
-  const el = make("li", "", make("div", "who", name, ranges), usage);
+  const el = make("li", "", make("div", "pool-name", name, ranges), usage);
   return {
     el,
     update: (pool) => {

@@ -138,7 +138,7 @@ function condition() {
   };
 }
 
-/** A reason may stand more than once; its place tells it apart. */
+/** A reason may appear more than once; its place distinguishes it. */
 export function reasonKey(reason) {
   const { code, field = "", value = "", message, origin } = reason;
   return JSON.stringify([code, field, value, message, origin ?? null]);

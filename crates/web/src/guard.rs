@@ -9,7 +9,7 @@
 //! **Cross-site requests.** Browsers name in `Sec-Fetch-Site` the origin of a request. Pages of
 //! another site get nothing but refusals, so they can't make the instance compute plans.
 //!
-//! Must never look at a request's body.
+//! Must never read a request's body.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -104,7 +104,7 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_to_a_peer_that_does_not_read_fails_after_the_patience() {
+    async fn a_write_to_a_peer_that_does_not_read_fails_after_the_timeout() {
         let (ours, _theirs) = tokio::io::duplex(4);
         let mut stall = Stall::new(ours, TIMEOUT);
         let began = Instant::now();

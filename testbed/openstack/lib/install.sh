@@ -25,7 +25,7 @@ require_packages() {
 }
 
 # Debian's Python, since the constraints were tried with it. Marked as done at the end, so that an
-# interrupted installation is begun anew.
+# interrupted installation is begun again.
 install_python() {
   [ -e "$VENV/done" ] && return 0
   say "installing OpenStack from Python packages, once: a minute or two"

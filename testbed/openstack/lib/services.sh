@@ -18,8 +18,8 @@ start_database() {
 
 sql() { mariadb --no-defaults --socket="$RUN/mysql.sock" --user=root "$@"; }
 
-# Octavia's API tells its worker what to do over RabbitMQ. Our own epmd comes first: the server would
-# leave one behind that nobody has recorded.
+# Octavia's API sends its worker jobs over RabbitMQ. Our own epmd comes first: the server would
+# leave one behind whose process id is recorded nowhere.
 start_bus() {
   mkdir -p "$DATA/rabbit"
   cat >"$ETC/rabbitmq.conf" <<Y

@@ -123,7 +123,7 @@ def switched(name):
             time.sleep(float(delay))
         failing = switch("amphora-fail", project)
         if failing is not None and (not failing or name in failing.split()):
-            raise RuntimeError("the test bed was told to fail %s" % name)
+            raise RuntimeError("the test bed is configured to fail %s" % name)
         return getattr(super(Amphora, self), name)(*args, **kwargs)
     return call
 

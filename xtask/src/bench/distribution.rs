@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_told_by_their_middle_and_their_end() {
+    fn durations_are_reported_as_median_99th_percentile_and_maximum() {
         let all = (1..=200).map(Duration::from_millis).collect();
         let expected = "p50 100.0ms, p99 198.0ms, most 200.0ms (200 of them)";
         assert_eq!(distribution(all), expected);

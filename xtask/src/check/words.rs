@@ -1,24 +1,19 @@
-//! The words of docs/glossary.md: prose and texts for users have none of those that it excludes.
+//! The words of docs/glossary.md: prose and code have none of those that it excludes.
 //!
-//! The table of the glossary is the only list. Identifiers of code are not checked.
+//! The table of the glossary is the only list. Code is checked whole, tests included: comments,
+//! literals and identifiers, of which each part is a word.
 
 use anyhow::{Context as _, ensure};
 
-use super::{Findings, extension, literals};
+use super::{Findings, extension};
 
 /// Where the table is.
 pub const GLOSSARY: &str = "docs/glossary.md";
 const BEGIN: &str = "<!-- words:";
 const END: &str = "<!-- end of words -->";
 
-/// Written from names of tests, which are code.
-const GENERATED_FROM_NAMES: &str = "docs/openstack-conformance.md";
-/// Rust files whose doc comments users read: help, and the schema of landfall.yaml.
-const HELP: &[&str] = &[
-    "crates/landfall/src/cli.rs",
-    "crates/landfall/src/cli/",
-    "crates/config/src/file.rs",
-];
+/// Quotes excluded words in its own tests.
+const THIS: &str = "xtask/src/check/words.rs";
 
 /// One entry of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,10 +48,10 @@ pub fn table(glossary: &str) -> anyhow::Result<Vec<Excluded>> {
 /// Checks one file.
 pub fn check_file(path: &str, text: &str, excluded: &[Excluded], findings: &mut Findings) {
     let tokens = match extension(path) {
-        Some("md") if path != GENERATED_FROM_NAMES => tokens(&prose(text), 1),
-        Some("rs") if is_program(path) => of_rust(path, text),
-        Some("yaml" | "html") => tokens(text, 1),
-        _ if path.ends_with("/NOTES.txt") => tokens(text, 1),
+        Some("md") => tokens(&prose(text)),
+        Some("rs") if path != THIS => tokens(&parts_of_code(text)),
+        Some("yaml" | "html" | "toml" | "sh" | "py") => tokens(&parts_of_code(text)),
+        _ if path.ends_with("/NOTES.txt") => tokens(text),
         _ => return,
     };
     for (at, token) in tokens.iter().enumerate() {
@@ -72,39 +67,23 @@ pub fn check_file(path: &str, text: &str, excluded: &[Excluded], findings: &mut 
     }
 }
 
-/// Returns whether a Rust file is part of a program, and not of its tests.
-fn is_program(path: &str) -> bool {
-    let source = path.starts_with("xtask/src/") || path.contains("/src/");
-    let test = [
-        "/tests/",
-        "/tests.rs",
-        "/testkit/",
-        "/testing.rs",
-        "/examples/",
-    ];
-    source && !test.iter().any(|part| path.contains(part))
-}
-
-/// Returns the words of string literals, and of doc comments that become help.
-fn of_rust(path: &str, text: &str) -> Vec<Token> {
-    let program = text.split("#[cfg(test)]\nmod tests {").next();
-    let program = program.unwrap_or(text);
-    let mut found = Vec::new();
-    for literal in literals::of(program) {
-        // One word is a key or a name.
-        if literal.text.contains(' ') {
-            found.extend(tokens(&without_placeholders(&literal.text), literal.line));
-            found.push(Token::gap(literal.line));
-        }
-    }
-    if HELP.iter().any(|help| path.starts_with(help)) {
-        for (index, line) in program.lines().enumerate() {
-            if let Some(doc) = line.trim_start().strip_prefix("///") {
-                found.extend(tokens(&without_code(doc), index + 1));
+/// Returns code with identifiers split into their parts, and comments without their marks, so that
+/// a phrase is found over the end of a line.
+fn parts_of_code(text: &str) -> String {
+    let mut kept = String::new();
+    for line in text.lines() {
+        let line = line.trim_start().trim_start_matches(['/', '!', '#']);
+        let mut after_lower = false;
+        for letter in line.chars() {
+            if after_lower && letter.is_uppercase() {
+                kept.push(' ');
             }
+            after_lower = letter.is_lowercase() || letter.is_ascii_digit();
+            kept.push(if letter == '_' { ' ' } else { letter });
         }
+        kept.push('\n');
     }
-    found
+    kept
 }
 
 /// A word of a text, in lower case, or a gap: punctuation or code, over which no phrase reaches.
@@ -137,10 +116,10 @@ impl Excluded {
 }
 
 /// Splits a text into words. A hyphen is a part of its word.
-fn tokens(text: &str, first_line: usize) -> Vec<Token> {
+fn tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
     let mut word = String::new();
-    let mut line = first_line;
+    let mut line = 1;
     for letter in text.chars().chain(['\n']) {
         if letter.is_alphanumeric() || "_-".contains(letter) {
             word.extend(letter.to_lowercase());
@@ -188,25 +167,6 @@ fn without_code(text: &str) -> String {
         } else {
             kept.push('`');
             kept.extend(part.chars().filter(|letter| *letter == '\n'));
-        }
-    }
-    kept
-}
-
-/// Returns a format string with its placeholders and code replaced by gaps.
-fn without_placeholders(text: &str) -> String {
-    let mut kept = String::new();
-    let mut depth = 0_usize;
-    for letter in without_code(text).chars() {
-        match letter {
-            '{' => depth += 1,
-            '}' => {
-                depth = depth.saturating_sub(1);
-                kept.push('`');
-            }
-            '\n' => kept.push('\n'),
-            letter if depth == 0 => kept.push(letter),
-            _ => {}
         }
     }
     kept
@@ -261,22 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn literals_of_programs_are_checked_and_names_and_placeholders_are_not() {
-        let text = "fn wish() {\n    let wish = \"wish\";\n    \
-                    print(\"no {wish} here\");\n    fail(\"no wish\");\n}\n";
-        assert_eq!(
-            errors("crates/a/src/lib.rs", text),
-            ["crates/a/src/lib.rs:4: `wish`: write spec (docs/glossary.md)"]
-        );
-        assert_eq!(errors("crates/a/tests/it/main.rs", text), [""; 0]);
-        let inside = "#[cfg(test)]\nmod tests {\n    fail(\"no wish\");\n}\n";
-        assert_eq!(errors("crates/a/src/lib.rs", inside), [""; 0]);
-    }
-
-    #[test]
-    fn doc_comments_are_checked_where_they_become_help() {
-        let text = "/// The wish of a user\npub wish: String,\n";
-        assert_eq!(errors("crates/landfall/src/cli/ask.rs", text).len(), 1);
-        assert_eq!(errors("crates/landfall/src/up.rs", text), [""; 0]);
+    fn comments_literals_and_identifiers_of_code_are_checked_in_tests_as_well() {
+        for code in [
+            "// A wish.\n",
+            "/// The wish of a user\npub x: String,\n",
+            "fn a_wish_is_granted() {}\n",
+            "struct FirstWish;\n",
+            "fail(\"no wish\");\n",
+            "// They look\n// at it.\n",
+            "fn look_at() {}\n",
+        ] {
+            assert_eq!(errors("crates/a/tests/it/main.rs", code).len(), 1, "{code}");
+        }
+        let fine = "fn wishful(look: At) {}\n";
+        assert_eq!(errors("crates/a/src/lib.rs", fine), [""; 0]);
     }
 }

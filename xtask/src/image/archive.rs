@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_image_runs_the_program_as_nobody_in_particular() {
+    fn the_image_runs_the_program_as_an_unprivileged_user() {
         let archive = image(b"program", "localhost/landfall:0.1.0");
         let contents = Contents::read(&archive.bytes).unwrap();
         let loadable = at(&contents, "manifest.json");

@@ -56,7 +56,8 @@ impl Root {
             "etc/passwd",
             0o644,
             format!(
-                "root:x:0:0:root:/:/sbin/nologin\nlandfall:x:{USER}:{USER}:landfall:/:/sbin/nologin\n"
+                "root:x:0:0:root:/:/sbin/nologin\n\
+                 landfall:x:{USER}:{USER}:landfall:/:/sbin/nologin\n"
             ),
         );
         root.file(

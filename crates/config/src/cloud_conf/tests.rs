@@ -214,7 +214,7 @@ fn an_empty_driver_is_not_the_default_one() {
 }
 
 #[test]
-fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
+fn bad_values_are_reported_with_line_key_value_and_a_valid_example() {
     for (line, expected) in [
         (
             "monitor-delay = 5",
@@ -288,7 +288,7 @@ fn bad_values_are_told_with_line_key_value_and_what_would_be_right() {
 }
 
 #[test]
-fn below_two_services_nobody_shares_and_that_is_no_mistake() {
+fn a_limit_below_two_services_disables_sharing_without_a_finding() {
     let most = |text: &str| {
         let conf = conf(&format!("[LoadBalancer]\nmax-shared-lb = {text}"));
         assert_eq!(conf.warnings, []);
@@ -305,7 +305,7 @@ fn no_time_at_all_for_a_call_is_the_default() {
 }
 
 #[test]
-fn unknown_keys_and_sections_are_told_and_ignored() {
+fn unknown_keys_and_sections_are_reported_and_ignored() {
     assert_eq!(
         warnings(
             "[LoadBalancer]\nsubnet-di = x\n[LoadBalancr]\n[Globl \"x\"]\n[Global]\nfrobnicate = 1"
@@ -338,7 +338,7 @@ fn what_belongs_to_others_is_silently_fine() {
 }
 
 #[test]
-fn what_is_not_what_it_seems_is_told() {
+fn misleading_values_are_reported() {
     for (text, expected) in [
         (
             "[LoadBalancer]\nuse-octavia = true",
@@ -688,7 +688,8 @@ proptest! {
         lines in proptest::collection::vec(
             prop_oneof![
                 "\\[(Global|LoadBalancer|Networking|Metadata|LoadBalancerClass \"[a-z]\")\\]",
-                "(enabled|monitor-delay|max-shared-lb|floating-subnet|password|tls-insecure|public-network-name) \
+                "(enabled|monitor-delay|max-shared-lb|floating-subnet|password|tls-insecure|\
+                public-network-name) \
                 ?=? ?.{0,12}",
                 ".{0,20}",
             ],
@@ -702,7 +703,7 @@ proptest! {
 }
 
 #[test]
-fn a_node_selector_that_names_no_label_is_told_by_line_and_key() {
+fn a_node_selector_that_names_no_label_is_reported_by_line_and_key() {
     let text = "[LoadBalancer]\nnode-selector = pool=edge, =gpu\n";
     let error = parse("cloud.conf", text).unwrap_err().to_string();
     assert!(error.contains("cloud.conf:2"), "{error}");

@@ -129,7 +129,7 @@ fn the_entry_is_chosen_by_name_or_is_the_only_one() {
 }
 
 #[test]
-fn mistakes_are_told_with_file_line_and_key_and_without_secrets() {
+fn mistakes_are_reported_with_file_line_and_key_and_without_secrets() {
     let named = |text: &str| global(text, None, None).unwrap_err();
     assert_eq!(
         named("clouds:\n  a:\n    interface: outer\n"),
@@ -230,7 +230,7 @@ fn the_first_file_counts_with_the_secure_one_beside_it() {
 }
 
 #[test]
-fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
+fn a_default_folder_that_can_not_be_entered_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     std::fs::create_dir_all(home.join(USER)).unwrap();
@@ -294,7 +294,7 @@ fn a_folder_that_nobody_named_and_that_can_not_be_entered_is_passed_over() {
 }
 
 #[test]
-fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_told() {
+fn of_a_key_that_is_given_twice_the_last_one_counts_and_that_is_reported() {
     let text = "clouds:\n  \
                a:\n    \
                region_name: One\n    \

@@ -64,7 +64,7 @@ fn how_much_of_a_pool_one_namespace_may_hold_is_read_and_nothing_is_no_number() 
 }
 
 #[test]
-fn the_prefixes_of_members_become_rules_and_a_bad_one_is_told_with_its_place() {
+fn the_prefixes_of_members_become_rules_and_a_bad_one_is_reported_with_its_place() {
     let of = |members: &str| format!("{GOOD}  members: {members}\n");
     let text = of("{annotations: [10.1.2.3/16, '::ffff:10.2.0.0/112'], slices: []}");
     let config = parse("landfall.yaml", &text).unwrap();
@@ -107,7 +107,7 @@ fn limits_that_are_given_replace_the_usual_ones_and_none_is_nothing() {
 }
 
 #[test]
-fn a_typo_is_told_with_its_line() {
+fn a_typo_is_reported_with_its_line() {
     let text = GOOD.replace("  default: true", "  defualt: true");
     let error = refused(&text);
     assert!(
@@ -117,7 +117,7 @@ fn a_typo_is_told_with_its_line() {
 }
 
 #[test]
-fn a_wrong_type_is_told_with_its_line() {
+fn a_wrong_type_is_reported_with_its_line() {
     let error = refused(&GOOD.replace("priority: 10", "priority: high"));
     assert!(error.starts_with("landfall.yaml:9"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Reading: one pass over the text, letter by letter.
+//! Reading: the text once, letter by letter.
 
 use std::iter::Peekable;
 use std::str::Chars;

@@ -88,7 +88,7 @@ fn a_comment_that_touches_the_value_is_noted() {
 }
 
 #[test]
-fn mistakes_are_told_with_line_key_and_remedy() {
+fn mistakes_are_reported_with_line_key_and_remedy() {
     for (text, expected) in [
         (
             "a = b",

@@ -266,7 +266,7 @@ fn sharers_keep_their_address_although_one_of_them_is_invalid() {
 }
 
 #[test]
-fn of_two_services_with_one_address_the_better_claim_keeps_it_and_the_other_is_told() {
+fn of_two_services_with_one_address_the_better_claim_keeps_it_and_the_other_is_notified() {
     let old = Timestamp::UNIX_EPOCH;
     let new = Timestamp::from_second(9).unwrap();
     let born = |at: Timestamp| move |row: &mut ServiceRow| row.created = Some(at);
@@ -322,7 +322,7 @@ fn a_service_that_loses_one_family_keeps_the_other() {
 }
 
 #[test]
-fn who_may_share_an_address_of_a_cloud_is_not_judged_here() {
+fn sharing_of_an_address_of_a_cloud_is_not_checked_here() {
     let mut world = World::default();
     for name in ["a", "b"] {
         let row = svc(name).port(80).holding("192.0.2.1").row();

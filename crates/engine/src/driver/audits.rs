@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 // === impl Audits ===
 
 impl Audits {
-    /// The next end, and whose it is. Never, where none goes on.
+    /// The next end of an audit, and its instance. Never, where none is running.
     pub(super) async fn join_next(&mut self) -> (Option<InstanceId>, Result<Found, JoinError>) {
         let Some(end) = self.tasks.join_next_with_id().await else {
             return std::future::pending().await;

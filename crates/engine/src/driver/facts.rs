@@ -7,7 +7,7 @@ use landfall_model::rows::Fact;
 
 use super::history::PassHistory;
 use super::self_updates::SelfUpdate;
-use super::{DEBOUNCE, Engine, clock, problems};
+use super::{Engine, clock, problems};
 use crate::report::Report;
 use crate::select::Ownership;
 use crate::world::Affected;
@@ -35,7 +35,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 (Affected::Services(keys), None) => {
                     for key in &keys {
                         if self.is_relevant(key) {
-                            self.queue.push_after(key, DEBOUNCE, now);
+                            self.queue.push_after(key, self.config.debounce, now);
                         }
                     }
                 }
@@ -54,7 +54,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Asks for a pass over every Service of ours. What a provider asked to be left alone for, and
+    /// Queues every Service of ours. What a provider asked to be left alone for, and
     /// a change that is in progress, are not disturbed, and what has just failed is delayed for a
     /// moment: nodes may come and go every second.
     pub(super) fn push_all(&mut self) {

@@ -1,4 +1,4 @@
-//! How the passes over a Service went of late, and what it keeps others from having.
+//! How the last passes of a Service went, and what it keeps others from having.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::status_conflicts::StatusConflicts;
 use crate::pass::{Job, Outcome};
 use crate::progress::Progress;
 
-/// How the passes over a Service went of late.
+/// The history of the last passes of a Service.
 #[derive(Debug, Default)]
 pub(super) struct PassHistory {
     /// The last end, and when it was.

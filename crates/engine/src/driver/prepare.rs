@@ -31,8 +31,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .map_or(Ownership::NotOurs, |row| self.validate(row));
         self.follow_lost(key, row.as_deref(), wanted);
         let stranded = self.follow_stranded(key, row.as_ref(), wanted);
-        if let Some(errand) = self.prepare_hand_over(key, row.as_ref(), wanted) {
-            return Some(errand);
+        if let Some(item) = self.prepare_hand_over(key, row.as_ref(), wanted) {
+            return Some(item);
         }
         let Some(row) = row else {
             self.forget(key);

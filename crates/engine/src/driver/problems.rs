@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_when_it_appears_and_not_again_while_it_lasts() {
+    fn a_problem_is_reported_when_it_appears_and_not_again_while_it_lasts() {
         let after = [at("a.yaml", 3, "no"), at("a.yaml", 9, "no")];
         let news = compare(&[], &after);
         assert_eq!(news.appeared, [&after[0], &after[1]]);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_without_a_place_are_told_apart_by_their_words() {
+    fn problems_without_a_place_are_distinguished_by_their_text() {
         let [one, other] = ["pods can't be followed", "nodes can't be followed"]
             .map(|message| Reason::warning(Code::ChangesNoticedLate, message));
         let both = [one.clone(), other];

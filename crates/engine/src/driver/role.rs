@@ -76,7 +76,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.note_problems();
     }
 
-    /// Believes nothing that may have changed while this replica did not write.
+    /// Invalidates the cache of what may have changed while this replica did not write.
     fn invalidate_caches(&mut self, others_led: bool) {
         for provider in self.handle.providers.iter() {
             provider.invalidate_caches(others_led);

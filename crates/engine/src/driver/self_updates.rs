@@ -9,7 +9,7 @@ use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::ServiceStatus;
 
 use super::tracked::StatusOrigin;
-use super::{DEBOUNCE, Engine, clock};
+use super::{Engine, clock};
 use crate::report::Report;
 
 /// What may be our own writing.
@@ -44,7 +44,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         let (row, said) = (self.world.service(key), self.said(key));
         let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
-            self.queue.push_after(key, DEBOUNCE, clock());
+            self.queue.push_after(key, self.config.debounce, clock());
             return;
         };
         match tracked.validate_reported(&row.status, said.as_ref()) {
@@ -56,7 +56,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 });
             }
-            StatusOrigin::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
+            StatusOrigin::Annotated => self.queue.push_after(key, self.config.debounce, clock()),
             // What we wrote last is still to come.
             StatusOrigin::Late => {}
             StatusOrigin::Foreign => self.answer_rewrite(key),
@@ -71,7 +71,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         match tracked.validate_reported(&row.status, said.as_ref()) {
             StatusOrigin::Ours => tracked.confirm(&row.status),
-            StatusOrigin::Annotated => self.queue.push_after(key, DEBOUNCE, clock()),
+            StatusOrigin::Annotated => self.queue.push_after(key, self.config.debounce, clock()),
             StatusOrigin::Late => {}
             StatusOrigin::Foreign => self.answer_rewrite(key),
         }
@@ -92,7 +92,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let sure = tracked.filter(|tracked| tracked.history.is_sure());
         let (Some(tracked), Some(said)) = (sure, said) else {
             // It may be what we wrote ourselves.
-            self.queue.push_after(key, DEBOUNCE, now);
+            self.queue.push_after(key, self.config.debounce, now);
             return;
         };
         self.handle.metrics.rewrite();
@@ -101,7 +101,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let was_fight = status_conflicts.wait(now).is_some();
         if status_conflicts.rewritten(&said, now) || !was_fight {
             // The first pass in a conflict reports it.
-            self.queue.push_after(key, DEBOUNCE, now);
+            self.queue.push_after(key, self.config.debounce, now);
         } else if let Some(wait) = status_conflicts.wait(now) {
             self.queue.push_after(key, wait, now);
         }

@@ -136,7 +136,7 @@ pub(super) fn slots<P: Provider, R: Report>(
     providers.iter().map(of).chain(several).collect()
 }
 
-/// Whose slots a pass over a Service takes: those of the instance that holds something of it, or
+/// Whose slots a pass of a Service takes: those of the instance that holds something of it, or
 /// that it is for; `None`: of several, perhaps.
 pub(super) fn lane(
     key: &ServiceKey,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::ServiceStatus;
 
-/// How often what we wrote on a Service was rewritten of late, and what follows.
+/// How often what we wrote on a Service was recently overwritten, and what follows.
 #[derive(Debug, Default)]
 pub(super) struct StatusConflicts {
     /// When.

@@ -42,7 +42,7 @@ struct Shelf {
     recalled: Mutex<Vec<(String, usize)>>,
     /// Whose places were to be kept.
     kept: Mutex<Vec<Uid>>,
-    /// Held by Services that nobody serves.
+    /// Held by Services that no instance serves.
     reserved: Mutex<BTreeMap<Uid, u8>>,
     size: u8,
     /// Looks so far, if each of them fails, in words that differ.
@@ -50,11 +50,11 @@ struct Shelf {
     profile: ProviderProfile,
     /// What removals were asked for with.
     removals: Mutex<Vec<Intent>>,
-    /// The names of pools, each time that they were told, and whether more may be missing.
+    /// The names of pools, each time that they were given, and whether more may be missing.
     pools: Mutex<Vec<(Vec<String>, bool)>>,
     incomplete: AtomicBool,
     audits: Answers,
-    /// Who was checked, in this order.
+    /// The Services that were checked, in this order.
     looks: Mutex<Vec<Uid>>,
     /// Whose looks fail, and how.
     fails: Mutex<BTreeMap<Uid, ProviderError>>,
@@ -260,7 +260,7 @@ impl Provider for Shelf {
         match step {
             Step::Take(uid, last) => {
                 if held.values().any(|taken| taken == last) {
-                    let reason = Reason::error(Code::AddressInUse, "somebody was faster");
+                    let reason = Reason::error(Code::AddressInUse, "another Service was faster");
                     return Err(ProviderError::outdated(reason));
                 }
                 held.insert(uid.clone(), *last);
@@ -406,7 +406,7 @@ impl Source {
             .send(fact)
             .await
             .map_err(|_| ReportError::Conflict {
-                what: "nobody listens",
+                what: "no receiver",
             })
     }
 }
@@ -452,13 +452,13 @@ impl Report for Source {
         if spend(&self.defaces) {
             self.change("deface", &row.key, |row| row.status.ingress.clear())
                 .await?;
-            // By now the loop has heard of it.
+            // By now the loop has received it.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         if !self.loses_answer.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        // By now the loop has heard of it.
+        // By now the loop has received it.
         tokio::time::sleep(Duration::from_millis(10)).await;
         Err(ReportError::Failed {
             what: "status",

@@ -38,7 +38,7 @@ pub(super) struct Tracked {
     pub(super) owners: Option<Owners>,
     /// The running pass clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
-    /// How its passes went of late.
+    /// How its last passes went.
     pub(super) history: PassHistory,
     /// Annotations of the instance that served it before and has cleared everything away.
     pub(super) obsolete: &'static [&'static str],

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_longest_are_called_first_and_come_back_to_their_place() {
+    fn the_services_that_wait_longest_are_queued_first_and_keep_their_place() {
         let mut waiting = Waiting::default();
         for name in ["z", "m", "a"] {
             waiting.join(&key(name), instance(0));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_those_who_wait_for_the_instance_are_called() {
+    fn only_services_that_wait_for_the_instance_are_queued() {
         let mut waiting = Waiting::default();
         for (name, position) in [("a", 0), ("b", 1), ("c", 2), ("d", 1)] {
             waiting.join(&key(name), instance(position));

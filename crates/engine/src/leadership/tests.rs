@@ -496,7 +496,7 @@ fn a_leader_whose_lease_another_holds_steps_down_at_once() {
 /// own.
 struct Replica {
     name: String,
-    /// Its milliseconds per thousand of everybody's.
+    /// Its milliseconds per thousand of the true time.
     rate: u64,
     paused_until: u64,
     sight: Observation<(Record, u64)>,
@@ -673,12 +673,12 @@ proptest! {
             // Pauses and delays of the troubled time are over by then.
             if calm > 120_000 {
                 led = true;
-                prop_assert_eq!(writers.len(), 1, "nobody leads at {} ms", now);
+                prop_assert_eq!(writers.len(), 1, "no leader at {} ms", now);
             }
             if calm > 150_000 {
                 break;
             }
         }
-        prop_assert!(led, "the time without trouble was too short to tell");
+        prop_assert!(led, "the time without faults was too short");
     }
 }

@@ -4,6 +4,7 @@
 //! and status.
 
 mod events;
+mod steps;
 mod writes;
 
 use std::time::Duration;
@@ -11,10 +12,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use landfall_model::Uid;
 use landfall_model::intent::Intent;
-use landfall_model::plan::{Plan, Planned};
-use landfall_model::provider::{
-    Applied, Provider, ProviderError, ProviderStatus, Published, Retry, Scope,
-};
+use landfall_model::plan::{Plan, Planned, Wait};
+use landfall_model::provider::{Applied, Provider, ProviderError, ProviderStatus};
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
@@ -24,14 +23,13 @@ use crate::progress::Progress;
 use crate::report::{Event, ReportError};
 pub use events::{Announced, EventState};
 use events::{announce, was_reported};
-use writes::progress;
 pub(super) use writes::unknown_status;
 
 /// How often one pass may observe again after carrying out a plan. Two suffice for a provider whose
 /// plans do what they say; the third is for one lost race.
 const ROUNDS: usize = 3;
 
-/// A pass over one Service.
+/// A reconcile of one Service.
 pub(super) struct Machine<'j, P: Provider> {
     pub(super) job: &'j Job,
     pub(super) provider: &'j P,
@@ -55,6 +53,8 @@ pub(super) enum Action<'m, S> {
     Observe(&'m Intent),
     /// Apply this step.
     Apply(&'m Planned<S>),
+    /// Notify the provider that this is waited for.
+    Wait(&'m [Wait]),
     /// Write the status, with the finalizer if asked.
     Write(&'m ServiceRow, &'m ServiceStatus, bool),
     /// Remove the finalizer and the status.
@@ -73,6 +73,8 @@ pub(super) enum Input<O> {
     Observed(Result<O, ProviderError>),
     /// Of [`Action::Apply`].
     Applied(Result<Applied, ProviderError>),
+    /// Of [`Action::Wait`]: when to look again.
+    Waiting(Duration),
     /// Of [`Action::Write`] and [`Action::Release`].
     Written(Result<(), ReportError>),
     /// Of [`Action::Recorded`].
@@ -89,6 +91,8 @@ enum State<P: Provider> {
     /// A claim is put on record before the next step.
     Claiming(Work<P>),
     Recording(Work<P>),
+    /// All steps that can be are applied, and something else has to end.
+    Waiting(Work<P>),
     /// After these failures.
     ObservingAgain(Vec<Reason>),
     /// The last write; the status of success is announced after it.
@@ -113,6 +117,7 @@ struct Work<P: Provider> {
 pub(super) enum Todo {
     Observe,
     Apply,
+    Wait,
     Write,
     Release,
     Recorded,
@@ -157,6 +162,10 @@ impl<'j, P: Provider> Machine<'j, P> {
                 State::Applying(work) => Action::Apply(work.plan.steps.get(work.index)?),
                 _ => return None,
             },
+            Todo::Wait => match &self.state {
+                State::Waiting(work) => Action::Wait(&work.plan.waits),
+                _ => return None,
+            },
             Todo::Write => Action::Write(row?, &self.write.0, self.write.1),
             Todo::Release => Action::Release(row?),
             Todo::Recorded => Action::Recorded(&intent?.uid),
@@ -183,6 +192,7 @@ impl<'j, P: Provider> Machine<'j, P> {
                 Err(error) => self.fail(&error),
             },
             (State::Recording(work), _) => self.count(work),
+            (State::Waiting(work), Input::Waiting(after)) => self.carried(&work, Some(after)),
             (State::ObservingAgain(reasons), Input::Observed(observed)) => {
                 let status = match (observed, &self.job.intent) {
                     (Ok(observed), Some(intent)) => {
@@ -289,101 +299,6 @@ impl<'j, P: Provider> Machine<'j, P> {
             return Todo::Write;
         }
         self.apply_next(work)
-    }
-
-    fn apply_next(&mut self, work: Work<P>) -> Todo {
-        let Some(planned) = work.plan.steps.get(work.index) else {
-            return self.carried(&work, None);
-        };
-        tracing::debug!(step = %planned.step, because = planned.because, "applying");
-        self.state = State::Applying(work);
-        Todo::Apply
-    }
-
-    fn take_applied(&mut self, mut work: Work<P>, applied: Result<Applied, ProviderError>) -> Todo {
-        match applied {
-            Ok(Applied::Skipped) => {
-                work.index += 1;
-                self.apply_next(work)
-            }
-            Ok(Applied::Later { after }) => self.carried(&work, Some(after)),
-            Ok(Applied::Done) => {
-                self.end.changed = true;
-                self.count(work)
-            }
-            Ok(Applied::Addressed(published)) => {
-                self.end.changed = true;
-                self.report_claim(work, published)
-            }
-            Ok(Applied::Busy { after }) => {
-                self.end.changed = true;
-                self.count_step(&work);
-                work.index += 1;
-                self.carried(&work, Some(after))
-            }
-            Err(failure) => {
-                let scope = failure.scope;
-                work.failures.push(failure);
-                if scope == Scope::Pass {
-                    return self.carried(&work, None);
-                }
-                work.index += 1;
-                self.apply_next(work)
-            }
-        }
-    }
-
-    /// Puts an address on record before anything is served there. A claim that could not be
-    /// recorded is repeated until it is: that is no plan without an end.
-    fn report_claim(&mut self, work: Work<P>, published: Published) -> Todo {
-        let status = ProviderStatus {
-            marks: published.marks(&self.end.status.marks),
-            ingress: published.ingress,
-            ..work.status.clone()
-        };
-        let progress = progress(&self.end.status, &status);
-        if self.prepare_report(&status, &progress) {
-            self.state = State::Claiming(work);
-            return Todo::Write;
-        }
-        self.record(work)
-    }
-
-    fn record(&mut self, work: Work<P>) -> Todo {
-        self.state = State::Recording(work);
-        Todo::Recorded
-    }
-
-    /// Counts a step that is done and goes on with the next.
-    fn count(&mut self, mut work: Work<P>) -> Todo {
-        self.count_step(&work);
-        work.index += 1;
-        self.apply_next(work)
-    }
-
-    fn count_step(&mut self, work: &Work<P>) {
-        if let (Some(intent), Some(step)) = (&self.job.intent, self.end.pending.get(work.index)) {
-            self.end.progress.count(intent, step);
-        }
-    }
-
-    /// Goes on after the steps that could be tried: those from the work's index on were not.
-    fn carried(&mut self, work: &Work<P>, busy: Option<Duration>) -> Todo {
-        let tried = work.index.min(self.end.pending.len());
-        self.end.pending.drain(..tried);
-        if let Some(after) = busy {
-            self.end.outcome = Outcome::Busy(after);
-            let reason = Reason::info(Code::Progressing, "changes are in progress");
-            self.end.reasons.push(reason);
-            return self.report_busy(&work.status);
-        }
-        if work.failures.iter().any(|it| it.retry != Retry::Now) {
-            let reasons = self.take_failures(&work.failures);
-            self.state = State::ObservingAgain(reasons);
-            return Todo::Observe;
-        }
-        self.round += 1;
-        self.observe()
     }
 
     fn settle(&mut self, intent: &Intent, status: &ProviderStatus) -> Todo {

@@ -13,7 +13,7 @@ use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 
 use landfall_model::intent::Intent;
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, PlannedKind, Wait};
 use landfall_model::provider::Scope;
 
 use super::*;
@@ -42,6 +42,8 @@ struct Lab {
     broken_port: Option<u16>,
     /// Changes of ports are no more than members that follow the nodes.
     members_only: bool,
+    /// A cloud is at work on something.
+    waits: Vec<Wait>,
     /// An address is made in a cloud, rather than taken from a shelf of our own.
     claims_outside: bool,
     notices: Vec<(&'static str, Reason)>,
@@ -201,12 +203,17 @@ impl Provider for Lab {
         if want.load_balancer.is_none() && have.address.is_some() {
             plan.push(Step::Release, "nothing is wanted");
         }
+        plan.waits.clone_from(&self.waits);
         Ok(plan)
+    }
+
+    fn on_waiting(&self, wait: &Wait) -> Duration {
+        Duration::from_secs(wait.id.parse().unwrap())
     }
 
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
         if *step == Step::Open(self.broken_port.unwrap_or(0)) {
-            let reason = Reason::error(Code::PortInUse, "somebody else listens there");
+            let reason = Reason::error(Code::PortInUse, "another program listens there");
             return Err(ProviderError {
                 reason,
                 retry: Retry::Backoff,
@@ -432,7 +439,7 @@ async fn an_edit_costs_an_event_and_what_only_follows_the_members_not_even_that(
 }
 
 #[tokio::test]
-async fn a_start_that_finds_what_was_reported_tells_nobody() {
+async fn a_start_that_finds_what_was_reported_sends_no_event() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;
     let restarted = Lab::over(Outside {
@@ -453,7 +460,7 @@ async fn a_start_that_finds_what_was_reported_tells_nobody() {
     };
     broken.run(spec(&[80])).await;
     assert_eq!(*broken.events.lock().unwrap(), ["SyncLoadBalancerFailed"]);
-    // And that is told once, too, whichever process finds it.
+    // And that is reported once, too, whichever process finds it.
     let again = Lab {
         broken_port: Some(80),
         ..Lab::over(broken.outside())
@@ -476,7 +483,7 @@ async fn what_is_refused_gets_the_finalizer_with_the_refusal() {
 }
 
 #[tokio::test]
-async fn a_finalizer_that_somebody_took_off_is_put_back() {
+async fn a_finalizer_that_another_client_removed_is_put_back() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;
     let bare = Lab::over(Outside {
@@ -514,7 +521,7 @@ async fn the_status_goes_with_the_finalizer_in_one_write_after_everything_else()
 }
 
 #[tokio::test]
-async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
+async fn the_finalizer_is_removed_also_where_the_source_has_not_reported_it_yet() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;
     let leaving = Lab::over(lab.outside());
@@ -537,12 +544,12 @@ async fn the_finalizer_goes_also_where_the_source_has_not_told_of_it_yet() {
     let end = leaving.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Removed);
     assert_eq!(leaving.outside(), Outside::default());
-    // As long as the source tells of what stood there before, it is behind.
+    // As long as the source reports what stood there before, it is behind.
     assert_eq!(end.wrote, [ServiceStatus::default()]);
 }
 
 #[tokio::test]
-async fn a_crash_before_or_after_any_write_leaves_nothing_that_the_next_start_does_not_mend() {
+async fn a_crash_before_or_after_any_write_leaves_nothing_that_the_next_start_does_not_repair() {
     let flows: [(&str, Vec<Intent>); 3] = [
         ("create", vec![spec(&[80, 443])]),
         ("update", vec![spec(&[80, 443]), spec(&[443, 8443])]),
@@ -597,7 +604,7 @@ async fn one_port_that_is_taken_does_not_keep_the_others_closed() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_once_however_often_it_is_tried() {
+async fn a_failure_is_reported_once_however_often_it_is_tried() {
     let lab = Lab {
         broken_port: Some(80),
         ..Lab::default()
@@ -645,8 +652,78 @@ async fn a_busy_provider_ends_the_pass_and_is_asked_again_later() {
     assert_eq!(end.outcome, Outcome::Settled);
 }
 
+/// An object that is busy; its id says for how many seconds.
+fn busy_for(id: &str, creates: bool) -> Wait {
+    Wait {
+        object: "load balancer",
+        id: id.to_owned(),
+        doing: "being changed",
+        because: "it takes one change at a time",
+        creates,
+    }
+}
+
 #[tokio::test]
-async fn a_refused_wish_says_why_and_keeps_what_is_held() {
+async fn what_is_waited_for_ends_the_pass_after_the_steps_and_stays_pending() {
+    let lab = Lab {
+        waits: vec![busy_for("7", false), busy_for("5", false)],
+        ..Lab::default()
+    };
+    let end = lab.run(spec(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(5)));
+    assert_eq!(lab.outside().ports, BTreeSet::from([80]));
+    let kinds: Vec<PlannedKind> = end.pending.iter().map(|line| line.kind).collect();
+    assert_eq!(kinds, [PlannedKind::Wait; 2]);
+    let end = lab.run(spec(&[80])).await;
+    assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(5)));
+    assert!(!end.changed);
+}
+
+#[tokio::test]
+async fn a_wait_is_never_a_plan_without_an_end_and_announces_only_a_creation() {
+    for (creates, announced) in [(false, Announced::Members), (true, Announced::Change)] {
+        let lab = Lab::default();
+        lab.run(spec(&[80])).await;
+        let lab = Lab {
+            waits: vec![busy_for("5", creates)],
+            ..Lab::over(lab.outside())
+        };
+        let mut progress = Progress::default();
+        for _ in 0..9 {
+            let outside = lab.outside();
+            let job = Job {
+                row: Some(Arc::new(row(&outside))),
+                intent: Some(spec(&[80])),
+                errors: Vec::new(),
+                status: outside.status,
+                last_failure: None,
+                reporting: EventState::default(),
+                progress,
+                last_of_row: true,
+                persisted: Persisted::default(),
+            };
+            let end = lab.run_job(job).await;
+            assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(5)));
+            assert_eq!(end.reporting.announced, Some(announced));
+            progress = end.progress;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_failed_by_itself_does_not_keep_a_wait_from_being_one() {
+    let lab = Lab {
+        broken_port: Some(80),
+        waits: vec![busy_for("5", false)],
+        ..Lab::default()
+    };
+    let end = lab.run(spec(&[80, 81])).await;
+    assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(5)));
+    assert_eq!(lab.outside().ports, BTreeSet::from([81]));
+}
+
+#[tokio::test]
+async fn a_refused_spec_says_why_and_keeps_what_is_held() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;
     let refusing = Lab {
@@ -661,7 +738,7 @@ async fn a_refused_wish_says_why_and_keeps_what_is_held() {
 }
 
 #[tokio::test]
-async fn an_invalid_wish_without_a_valid_one_before_keeps_the_published_address() {
+async fn an_invalid_spec_without_a_valid_one_before_keeps_the_published_address() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;
     let outside = lab.outside();
@@ -699,6 +776,7 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
     let claim = PlannedStep {
         step: Step::Claim.to_string(),
         because: "it was lost again".to_owned(),
+        kind: PlannedKind::Change,
         detail: serde_json::to_value(Step::Claim).unwrap(),
     };
     let mut progress = Progress::default();

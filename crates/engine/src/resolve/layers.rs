@@ -89,7 +89,7 @@ impl<'a> Layers<'a> {
         if possible {
             return Some(choice.take(findings));
         }
-        choice.pass_over(findings, why_not);
+        choice.reject(findings, why_not);
         None
     }
 }
@@ -114,7 +114,7 @@ impl<'a, T> Choice<'a, T> {
     }
 
     /// The port can't have it: an error where it was written for this very port.
-    pub(super) fn pass_over(&self, findings: &mut Findings<'_>, why_not: &str) {
+    pub(super) fn reject(&self, findings: &mut Findings<'_>, why_not: &str) {
         if !self.own() {
             return;
         }

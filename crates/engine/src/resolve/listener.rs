@@ -127,7 +127,7 @@ fn mode_choice<'a>(
         choice.take(findings);
         return Some(choice);
     }
-    choice.pass_over(
+    choice.reject(
         findings,
         "UDP ports forward datagrams unchanged: their mode is stream",
     );
@@ -214,7 +214,7 @@ fn proxy_protocol(
             choice.take(findings);
             return Some(version);
         }
-        choice.pass_over(
+        choice.reject(
             findings,
             "datagrams can carry PROXY headers of version 2 only: v2",
         );
@@ -260,7 +260,7 @@ fn timeouts(
                     bounds::timeout(scene, &choice, default, findings)
                 }
                 Some(choice) => {
-                    choice.pass_over(findings, why_not);
+                    choice.reject(findings, why_not);
                     default
                 }
                 None => default,

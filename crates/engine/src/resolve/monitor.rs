@@ -101,12 +101,12 @@ fn check(
         findings.push(findings.at(reason, &choice.given.annotation));
     }
     if choice.given.value == MonitorChoice::UdpConnect && !udp {
-        choice.pass_over(findings, "udp-connect checks members of UDP ports only");
+        choice.reject(findings, "udp-connect checks members of UDP ports only");
         return None;
     }
     let needs_tcp = [MonitorChoice::Https, MonitorChoice::Grpc];
     if needs_tcp.contains(&choice.given.value) && udp {
-        choice.pass_over(findings, "TLS and gRPC checks need a TCP port");
+        choice.reject(findings, "TLS and gRPC checks need a TCP port");
         return None;
     }
     match choice.take(findings) {

@@ -81,14 +81,14 @@ fn resolve_in(world: &World, service: ServiceBuilder) -> Result<Intent, Vec<Reas
     resolve(&service.row(), world, &one_machine())
 }
 
-fn wish_in(world: &World, service: ServiceBuilder) -> (LoadBalancerSpec, Vec<Reason>) {
+fn spec_in(world: &World, service: ServiceBuilder) -> (LoadBalancerSpec, Vec<Reason>) {
     let intent = resolve_in(world, service).unwrap();
     (intent.load_balancer.unwrap(), intent.remarks)
 }
 
 /// The spec of a Service without endpoints, and the remarks beside that there are none.
 fn spec(service: ServiceBuilder) -> (LoadBalancerSpec, Vec<Reason>) {
-    let (spec, mut remarks) = wish_in(&World::default(), service);
+    let (spec, mut remarks) = spec_in(&World::default(), service);
     remarks.retain(|remark| remark.code != Code::NoEndpoints);
     (spec, remarks)
 }
@@ -137,7 +137,7 @@ fn a_service_that_is_deleted_or_of_another_type_wants_nothing() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_its_place() {
+fn everything_that_is_wrong_is_reported_at_once_with_its_place() {
     let service = svc("web")
         .any_port("a", Protocol::Sctp, 80)
         .named_port("b", 81)

@@ -61,7 +61,7 @@ pub(super) fn toward_members(
         return TowardMembers::Known(None);
     };
     if !tcp {
-        choice.pass_over(findings, "UDP ports have no TLS to members");
+        choice.reject(findings, "UDP ports have no TLS to members");
         return TowardMembers::Known(None);
     }
     let wanted = *choice.take(findings);

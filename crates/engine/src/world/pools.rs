@@ -13,7 +13,7 @@ use landfall_model::rows::{PoolOrigin, PoolRow};
 pub(super) struct Pools {
     reported: BTreeMap<(PoolOrigin, String), Arc<PoolRow>>,
     /// Parts of sources in which pools may stand that can't be read.
-    doubtful: BTreeSet<Arc<str>>,
+    unreadable: BTreeSet<Arc<str>>,
     /// Those in force, by name.
     in_force: Vec<Arc<PoolRow>>,
     /// Whether the fallback has been given out of.
@@ -47,16 +47,16 @@ impl Pools {
     pub(super) fn set_incomplete(&mut self, part: Arc<str>, incomplete: bool) -> bool {
         let before = self.incomplete();
         if incomplete {
-            self.doubtful.insert(part);
+            self.unreadable.insert(part);
         } else {
-            self.doubtful.remove(&part);
+            self.unreadable.remove(&part);
         }
         before != self.incomplete()
     }
 
     /// Whether pools may be missing.
     pub(super) fn incomplete(&self) -> bool {
-        !self.doubtful.is_empty()
+        !self.unreadable.is_empty()
     }
 
     /// The pools in force, by name.
@@ -126,7 +126,7 @@ impl Pools {
         });
         let name = name.filter(|name| !taken(name));
         if let (Some(fallback), Some(name)) = (fallback, name) {
-            if !served && name == fallback.name && (self.fell_back || self.doubtful.is_empty()) {
+            if !served && name == fallback.name && (self.fell_back || self.unreadable.is_empty()) {
                 self.fell_back = true;
                 by_name.insert(name, fallback.clone());
             } else if self.fell_back {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_pools_with_one_name_the_configured_one_counts_and_the_other_is_told() {
+    fn of_two_pools_with_one_name_the_configured_one_counts_and_the_other_is_reported() {
         let mut pools = Pools::default();
         pools.insert(&pool("public", PoolOrigin::Source, None));
         pools.insert(&pool("public", PoolOrigin::Configured, Some("inner")));

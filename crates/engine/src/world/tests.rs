@@ -18,7 +18,7 @@ fn services(names: &[&str]) -> Affected {
 }
 
 #[test]
-fn a_fact_that_says_nothing_new_affects_nobody() {
+fn a_fact_that_says_nothing_new_affects_no_service() {
     let mut world = World::default();
     let web = || svc("web").port(80).annotated("landfall.dev/drain", "3s");
     let ends = || slice("web").ready("10.0.0.1").row();

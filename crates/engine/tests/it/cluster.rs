@@ -1,5 +1,5 @@
 //! A cluster in memory: it stores Services and status objects, and every role that follows it gets
-//! the same facts. It notes who wrote what.
+//! the same facts. It records which role wrote what.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};

@@ -277,7 +277,7 @@ fn a_folder_that_can_not_be_listed_withdraws_nothing_in_it() {
 }
 
 #[test]
-fn of_two_documents_for_one_object_the_first_wins_and_both_places_are_told() {
+fn of_two_documents_for_one_object_the_first_wins_and_both_places_are_reported() {
     let files = || {
         [
             read("b.yaml", &service("web", "80")),
@@ -313,7 +313,7 @@ fn the_second_document_takes_over_when_the_first_is_gone() {
 }
 
 #[test]
-fn an_object_twice_in_one_file_is_told_with_both_lines() {
+fn an_object_twice_in_one_file_is_reported_with_both_lines() {
     let text = service("web", "80") + &service("web", "81");
     let mut catalog = catalog([survey([read("a.yaml", &text)])]);
     assert_eq!(served(&catalog), ["web:80"]);
@@ -371,7 +371,7 @@ fn a_service_may_hide_only_where_something_could_not_be_read() {
 }
 
 #[test]
-fn many_kept_objects_are_told_by_number() {
+fn many_kept_objects_are_reported_by_number() {
     let before: String = (0..9)
         .map(|index| service(&format!("web{index}"), "80"))
         .collect();
@@ -424,7 +424,7 @@ fn a_slip_in_the_kind_withdraws_nothing() {
 }
 
 #[test]
-fn what_is_remembered_and_in_no_readable_file_can_be_told_why() {
+fn what_is_remembered_and_in_no_readable_file_has_a_reason() {
     let key = ServiceKey::new("default", "web");
     let broken = catalog([survey([read("a.yaml", &service("web", "eighty"))])]);
     let [own] = broken.why_hidden(&key).try_into().unwrap();
@@ -487,7 +487,7 @@ fn seen(index: usize, sight: &Sight) -> File {
 }
 
 proptest! {
-    /// Whoever follows the changes alone knows what laying all files over each other gives.
+    /// The changes alone add up to what laying all files over each other gives.
     #[test]
     fn changes_add_up_to_what_all_files_say_together(
         looks in prop::collection::vec((look(), any::<bool>()), 0..12),

@@ -157,7 +157,7 @@ fn a_file_of_white_space_is_empty() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_told_with_the_line() {
+fn a_file_that_is_no_text_is_reported_with_the_line() {
     let dir = folder();
     let path = dir.path().join("a.yaml");
     fs::write(&path, b"apiVersion: v1\nkind: \xff\xfe\n").unwrap();
@@ -190,7 +190,7 @@ fn a_link_into_nowhere_is_unreadable_rather_than_gone() {
 }
 
 #[test]
-fn a_path_that_is_not_there_is_told_before_anything_else() {
+fn a_path_that_is_not_there_is_reported_before_anything_else() {
     let dir = folder();
     let missing = dir.path().join("missing.yaml");
     let disk = Disk::new(
@@ -211,7 +211,7 @@ fn a_path_that_is_not_there_is_told_before_anything_else() {
 }
 
 #[test]
-fn a_file_that_was_deleted_is_gone_and_the_path_is_told() {
+fn a_file_that_was_deleted_is_gone_and_the_path_is_reported() {
     let dir = folder();
     let path = dir.path().join("a.yaml");
     put(&path, NODE);

@@ -1,4 +1,4 @@
-//! An object of a manifest as a row, and what tells it apart from others.
+//! An object of a manifest as a row, and what distinguishes it from others.
 
 use std::fmt;
 use std::sync::Arc;

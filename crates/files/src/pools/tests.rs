@@ -1,4 +1,4 @@
-//! Which pools are told when something about them is wrong.
+//! Which pools are reported when something about them is wrong.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn refused(settled: &Settled) -> Vec<String> {
 }
 
 #[test]
-fn pools_that_are_fine_are_told_and_remembered_as_they_are() {
+fn valid_pools_are_reported_and_remembered_as_they_are() {
     let fresh = pools(&[pool("a", "192.0.2.0/28"), pool("b", "192.0.2.16/28")]);
     let before = pools(&[pool("a", "192.0.2.0/29"), pool("gone", "192.0.2.64/28")]);
     let settled = settle(&fresh, &before, |_| false);
@@ -36,12 +36,12 @@ fn pools_that_are_fine_are_told_and_remembered_as_they_are() {
 }
 
 #[test]
-fn a_pool_that_may_stand_in_an_unreadable_file_is_told_as_remembered() {
+fn a_pool_that_may_stand_in_an_unreadable_file_is_reported_as_remembered() {
     let before = pools(&[pool("a", "192.0.2.0/28"), pool("b", "192.0.2.16/28")]);
     let settled = settle(&Pools::new(), &before, |name| name == "a");
     let kept = pools(&[pool("a", "192.0.2.0/28")]);
     assert_eq!((&settled.reported, &settled.valid), (&kept, &kept));
-    assert_eq!(settled.doubtful, ["a"]);
+    assert_eq!(settled.unverified, ["a"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_invalid_version_of_a_pool_does_not_take_the_place_of_a_valid_one() {
 }
 
 #[test]
-fn a_pool_that_was_never_valid_is_told_for_others_to_refuse_and_never_remembered() {
+fn a_pool_that_was_never_valid_is_reported_for_others_to_refuse_and_never_remembered() {
     let fresh = pools(&[pool("a", "banana")]);
     let settled = settle(&fresh, &Pools::new(), |_| true);
     let expected = Settled {
@@ -82,7 +82,7 @@ fn a_pool_that_grows_into_another_one_stays_as_it_was() {
 }
 
 #[test]
-fn what_is_kept_in_doubt_gives_way_to_nothing_new() {
+fn a_pool_kept_because_it_may_still_exist_is_not_replaced_by_a_new_one() {
     let before = pools(&[pool("a", "192.0.2.0/28")]);
     let fresh = pools(&[pool("new", "192.0.2.0/28")]);
     let settled = settle(&fresh, &before, |_| true);

@@ -188,7 +188,7 @@ fn nothing_changes_when_nothing_is_different() {
 }
 
 #[test]
-fn a_service_that_only_moved_in_its_file_is_told_but_not_written() {
+fn a_service_that_only_moved_in_its_file_is_reported_but_not_written() {
     let mut registry = serving();
     let source = landfall_model::rows::SourceMap {
         document: landfall_model::Origin {
@@ -238,7 +238,7 @@ fn a_service_with_finalizer_is_being_deleted_until_it_is_taken_off() {
 }
 
 #[test]
-fn nobody_puts_a_finalizer_on_what_is_being_deleted_or_gone() {
+fn no_finalizer_is_put_on_an_object_that_is_being_deleted_or_gone() {
     let mut registry = Registry::default();
     assert_eq!(
         registry.add_finalizer(&key("web"), &uid(), None),
@@ -336,7 +336,7 @@ fn everything_is_as_before_after_a_restart() {
 }
 
 #[test]
-fn a_service_that_vanished_while_nobody_ran_is_deleted_after_the_restart() {
+fn a_service_that_vanished_while_nothing_ran_is_deleted_after_the_restart() {
     let mut registry = restarted(&serving());
     want(&mut registry, []);
     let expected = ServiceRow {
@@ -352,7 +352,7 @@ fn a_service_that_vanished_while_nobody_ran_is_deleted_after_the_restart() {
 }
 
 #[test]
-fn a_service_without_finalizer_that_vanished_while_nobody_ran_is_gone() {
+fn a_service_without_finalizer_that_vanished_while_nothing_ran_is_gone() {
     let mut registry = Registry::default();
     want(&mut registry, [manifest("web", "u1", 80)]);
     let mut registry = restarted(&registry);
@@ -365,8 +365,8 @@ fn a_remembered_service_stays_while_its_file_can_not_be_read() {
     let mut registry = restarted(&serving());
     registry.want_all(Rows::new(), |_| true, |_| Vec::new(), later());
     assert_eq!(changed(&mut registry), Some(served_row()));
-    let doubtful: Vec<_> = registry.doubtful().cloned().collect();
-    assert_eq!(doubtful, [key("web")]);
+    let unverified: Vec<_> = registry.unverified().cloned().collect();
+    assert_eq!(unverified, [key("web")]);
 
     // The file is fixed, and the Service is in it: nothing happened.
     registry.want_all(
@@ -376,7 +376,7 @@ fn a_remembered_service_stays_while_its_file_can_not_be_read() {
         later(),
     );
     assert_eq!(registry.take_changed(), []);
-    assert_eq!(registry.doubtful().count(), 0);
+    assert_eq!(registry.unverified().count(), 0);
 }
 
 #[test]
@@ -386,11 +386,11 @@ fn a_remembered_service_is_deleted_once_every_file_can_be_read_without_it() {
     registry.take_changed();
     registry.want_all(Rows::new(), |_| false, |_| Vec::new(), later());
     assert!(changed(&mut registry).unwrap().deleting);
-    assert_eq!(registry.doubtful().count(), 0);
+    assert_eq!(registry.unverified().count(), 0);
 }
 
 #[test]
-fn doubt_protects_only_what_was_not_seen_since_the_start() {
+fn an_unreadable_file_protects_only_what_was_not_seen_since_the_start() {
     let mut registry = restarted(&serving());
     want(&mut registry, [manifest("web", "u1", 80)]);
     registry.take_changed();
@@ -399,7 +399,7 @@ fn doubt_protects_only_what_was_not_seen_since_the_start() {
 }
 
 #[test]
-fn the_engine_may_write_on_what_is_kept_in_doubt() {
+fn the_engine_may_write_on_what_is_kept_while_a_file_is_unreadable() {
     let mut registry = restarted(&serving());
     registry.want_all(Rows::new(), |_| true, |_| Vec::new(), later());
     registry.take_changed();
@@ -413,7 +413,7 @@ fn the_engine_may_write_on_what_is_kept_in_doubt() {
 }
 
 #[test]
-fn what_is_not_on_the_disk_is_told_to_none() {
+fn what_is_not_on_the_disk_is_not_reported() {
     let mut registry = serving();
     let requests = [request(&key("web"), &uid(), Write::Status(status(9)))];
     let batch = registry.begin(&requests, now());
@@ -633,7 +633,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 
 proptest! {
     /// Whatever happens: a finalizer that was put on stays until it is taken off, and so does the
-    /// identity that it was put on; and who listens to changes alone knows what there is.
+    /// identity that it was put on; and the changes alone add up to what there is.
     #[test]
     fn a_finalizer_holds_its_service_whatever_happens(
         happenings in prop::collection::vec(happening(), 0..40),

@@ -30,7 +30,7 @@ async fn standard_input_is_read_to_its_end_and_served() {
 }
 
 #[tokio::test]
-async fn that_a_pool_may_be_missing_is_told_before_everything_is_known() {
+async fn that_a_pool_may_be_missing_is_reported_before_everything_is_known() {
     let options = Options {
         paths: vec!["-".into()],
         ..Options::default()
@@ -40,7 +40,7 @@ async fn that_a_pool_may_be_missing_is_told_before_everything_is_known() {
     let cancel = CancellationToken::new();
     let running = tokio::spawn(manifests.run(sender, cancel.clone()));
     let Some(Fact::PoolsIncomplete { incomplete, .. }) = facts.recv().await else {
-        panic!("no doubt");
+        panic!("not PoolsIncomplete");
     };
     assert!(incomplete);
     assert!(matches!(
@@ -97,7 +97,7 @@ async fn what_changed_is_read_at_once_when_a_look_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_is_told_while_the_disk_is_busy() {
+async fn an_edit_is_reported_while_the_disk_is_busy() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("web.yaml");
     std::fs::write(&file, SERVICE).unwrap();

@@ -271,7 +271,7 @@ fn after_a_failed_sync_nothing_rests_on_what_it_was_to_keep() {
 }
 
 #[test]
-fn a_journal_of_outdated_lines_is_written_anew_and_stays_small() {
+fn a_journal_of_outdated_lines_is_rewritten_and_stays_small() {
     let sim = Sim::default();
     let (mut state, _) = opened(&sim);
     for number in 0..500 {
@@ -380,8 +380,13 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
 }
 
 const FORMER_TEXT: &str = "{\"version\":1,\"services\":[\n\
-                          {\"service\":{\"metadata\":{\"name\":\"web\",\"namespace\":\"shop\",\"uid\":\"u1\",\"finalizers\":[\"service.kubernetes.io/load-balancer-cleanup\"]},\"spec\":{\"type\":\"LoadBalancer\",\"ports\":[{\"port\":80}]},\"status\":{\"loadBalancer\":{\"ingress\":[{\"ip\":\"127.0.0.2\"}]}}}},\n\
-                          {\"deleting\":true,\"service\":{\"metadata\":{\"name\":\"old\",\"uid\":\"u2\"},\"spec\":{\"ports\":[{\"port\":81}]}}}\n\
+                          {\"service\":{\"metadata\":{\"name\":\"web\",\"namespace\":\"shop\",\
+                          \"uid\":\"u1\",\"finalizers\":\
+                          [\"service.kubernetes.io/load-balancer-cleanup\"]},\
+                          \"spec\":{\"type\":\"LoadBalancer\",\"ports\":[{\"port\":80}]},\
+                          \"status\":{\"loadBalancer\":{\"ingress\":[{\"ip\":\"127.0.0.2\"}]}}}},\n\
+                          {\"deleting\":true,\"service\":{\"metadata\":\
+                          {\"name\":\"old\",\"uid\":\"u2\"},\"spec\":{\"ports\":[{\"port\":81}]}}}\n\
                           ]}\n";
 
 fn assert_taken_over(remembered: &Remembered, what: &str) {

@@ -223,7 +223,7 @@ fn the_directory_itself_may_be_a_link() {
 }
 
 #[test]
-fn a_second_holder_is_told_who_the_first_one_is() {
+fn a_second_holder_gets_an_error_that_names_the_first_one() {
     let folder = tempfile::tempdir().unwrap();
     let first = StateDir::open(folder.path()).unwrap();
     let error = hold(folder.path()).unwrap_err().to_string();

@@ -146,7 +146,7 @@ async fn many_writers_at_once_all_find_their_writes_on_the_disk() {
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_waits_for_any_more_hurts_none_after_it() {
+async fn a_write_whose_caller_is_gone_affects_none_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(Some(folder.path()), ["web".to_owned()]);
     for round in 0..20 {
@@ -175,7 +175,7 @@ async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// What everybody is told of now.
+/// What is reported now.
 fn reported(store: &ManifestStore) -> Vec<(bool, ServiceStatus)> {
     let changes = store.with(Registry::take_changed);
     let rows = changes.into_iter().filter_map(|(_, row)| row);
@@ -184,7 +184,7 @@ fn reported(store: &ManifestStore) -> Vec<(bool, ServiceStatus)> {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_did_not_happen_and_is_never_told() {
+async fn a_write_that_fails_did_not_happen_and_is_never_reported() {
     let sim = Sim::default();
     let store = store_in(Some(sim.open().unwrap().0), ["web".to_owned()]);
     store
@@ -194,7 +194,7 @@ async fn a_write_that_fails_did_not_happen_and_is_never_told() {
     assert_eq!(reported(&store), [(false, status(1))]);
     sim.plan(0, SimFault::Full);
     for _ in 0..3 {
-        // However often it is tried: without room it fails, and nobody hears of it.
+        // However often it is tried: without space it fails, and nothing is reported.
         let error = store
             .write_status(&key("web"), &uid(), &status(2))
             .await
@@ -254,7 +254,7 @@ async fn a_write_of_what_is_on_the_disk_waits_for_what_may_have_taken_its_place(
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_tried_again_only_when_asked_to() {
+async fn a_write_whose_caller_is_gone_is_retried_only_on_request() {
     let sim = Sim::default();
     let store = store_in(Some(sim.open().unwrap().0), ["web".to_owned()]);
     sim.plan(0, SimFault::Full);
@@ -304,7 +304,7 @@ async fn writers_at_the_same_time_share_a_sync() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failure_is_told_to_everybody_whose_write_it_was() {
+async fn a_failure_is_reported_to_every_caller_whose_write_it_was() {
     let sim = Sim::default();
     let names: Vec<String> = (0..50).map(|index| format!("web{index}")).collect();
     let store = store_in(Some(sim.open().unwrap().0), names.clone());

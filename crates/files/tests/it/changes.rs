@@ -10,7 +10,7 @@ use landfall_model::Code;
 use crate::stage::{Running, Stage, key, namespace, service};
 
 #[tokio::test]
-async fn a_file_replaced_by_renaming_is_told_as_one_change() {
+async fn a_file_replaced_by_renaming_is_reported_as_one_change() {
     let stage = Stage::new();
     stage.put("web.yaml", &(service("web", 80) + &service("dns", 53)));
     let mut running = stage.start().await;
@@ -64,7 +64,7 @@ async fn a_file_written_in_place_is_not_read_while_it_is_empty_or_half_full() {
         .unwrap();
     drop(file);
     running
-        .until("both new ports are told", |running| {
+        .until("both new ports are reported", |running| {
             running.has_received("Service web 81") && running.has_received("Service dns 54")
         })
         .await;
@@ -124,7 +124,7 @@ async fn a_link_to_a_file_elsewhere_is_followed_when_that_file_is_edited() {
 }
 
 #[tokio::test]
-async fn files_that_come_and_go_are_told() {
+async fn files_that_come_and_go_are_reported() {
     let stage = Stage::new();
     let mut running = stage.start().await;
     stage.put("web.yaml", &service("web", 80));
@@ -144,7 +144,7 @@ async fn a_file_that_is_renamed_withdraws_nothing() {
     running.received();
     fs::rename(stage.path("a.yaml"), stage.path("b.yaml")).unwrap();
     running
-        .until("the Service is told in its new place", |running| {
+        .until("the Service is reported in its new place", |running| {
             let origin = running.row("web").origin_of("").unwrap();
             origin.file.ends_with("b.yaml")
         })
@@ -241,7 +241,7 @@ async fn bytes_that_are_no_text_keep_what_was_there() {
 }
 
 #[tokio::test]
-async fn the_same_service_in_two_files_is_told_and_taken_once() {
+async fn the_same_service_in_two_files_is_reported_and_used_once() {
     let stage = Stage::new();
     stage.put("b.yaml", &service("web", 81));
     let mut running = stage.start().await;
@@ -295,7 +295,7 @@ async fn a_burst_longer_than_any_queue_is_not_missed() {
         .unwrap();
     }
     running
-        .until("all are told", |running| running.services.len() == 500)
+        .until("all are reported", |running| running.services.len() == 500)
         .await;
     for index in 0..500 {
         stage.remove(&format!("{index}.yaml"));

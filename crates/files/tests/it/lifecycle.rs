@@ -173,7 +173,7 @@ async fn everything_is_remembered_after_a_kill() {
 }
 
 #[tokio::test]
-async fn a_manifest_removed_while_nobody_ran_is_deleted_at_the_next_start() {
+async fn a_manifest_removed_while_nothing_ran_is_deleted_at_the_next_start() {
     let stage = Stage::new();
     stage.put("web.yaml", &service("web", 80));
     let mut running = stage.start().await;
@@ -195,7 +195,7 @@ async fn a_manifest_removed_while_nobody_ran_is_deleted_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
+async fn a_manifest_broken_while_nothing_ran_keeps_its_service() {
     let stage = Stage::new();
     stage.put("web.yaml", &service("web", 80));
     let mut running = stage.start().await;
@@ -216,11 +216,14 @@ async fn a_manifest_broken_while_nobody_ran_keeps_its_service() {
     };
     assert_eq!(without_place(now), without_place(before));
     running
-        .until("what is doubtful is told", |running| {
-            running
-                .problem("state.journal")
-                .contains("kept as recorded: default/web")
-        })
+        .until(
+            "the unreadable part of the journal is reported",
+            |running| {
+                running
+                    .problem("state.journal")
+                    .contains("kept as recorded: default/web")
+            },
+        )
         .await;
     stage.put("web.yaml", &service("web", 81));
     running
@@ -292,7 +295,7 @@ async fn the_state_may_lie_among_the_manifests() {
 }
 
 #[tokio::test]
-async fn writing_does_not_wait_for_anybody_to_listen() {
+async fn writing_does_not_wait_for_a_reader_of_facts() {
     let stage = Stage::new();
     let services: String = (0..20)
         .map(|index| service(&format!("web{index}"), 80))
@@ -305,7 +308,7 @@ async fn writing_does_not_wait_for_anybody_to_listen() {
     let Some(Fact::Service(row)) = facts.recv().await else {
         panic!("no Service");
     };
-    // From here on nobody takes facts, and the source stands still at the full channel.
+    // From here on nothing takes facts, and the source stands still at the full channel.
     store.add_finalizer(&row.key, &row.uid, None).await.unwrap();
     store
         .write_status(&row.key, &row.uid, &status(2))

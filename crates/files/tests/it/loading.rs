@@ -42,7 +42,7 @@ fn what_others_depend_on_comes_first() {
 }
 
 #[test]
-fn everything_wrong_is_told_in_the_order_of_files_and_lines() {
+fn everything_wrong_is_reported_in_the_order_of_files_and_lines() {
     let stage = Stage::new();
     stage.put("b.yaml", &(service("web", 0) + &service("dns", 70_000)));
     stage.put("a.yaml", "apiVersion: v1\nkind: [\n");

@@ -1,4 +1,4 @@
-//! Real folders, real edits: what a listener hears.
+//! Real folders, real edits: which facts the source reports.
 
 #![expect(
     clippy::unwrap_used,

@@ -13,7 +13,7 @@ async fn know_and_end(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn a_pool_whose_file_is_broken_at_a_restart_is_told_as_it_was() {
+async fn a_pool_whose_file_is_broken_at_a_restart_is_reported_as_it_was() {
     let stage = Stage::new();
     stage.put("pools.yaml", &pool("edge", "192.0.2.0/28"));
     know_and_end(&stage).await;
@@ -22,7 +22,7 @@ async fn a_pool_whose_file_is_broken_at_a_restart_is_told_as_it_was() {
         let mut running = stage.start().await;
         assert!(running.has_received("Pool edge 192.0.2.0/28"));
         running
-            .until("it is told that it is kept", |running| {
+            .until("it is reported that it is kept", |running| {
                 running
                     .problem("state.journal")
                     .contains("kept as recorded: IPAddressPool edge")
@@ -52,7 +52,7 @@ async fn a_pool_whose_newest_version_is_invalid_stays_as_it_was_also_over_a_rest
     let mut running = stage.start().await;
     stage.put("pools.yaml", &pool("edge", "192.0.2.0/99"));
     running
-        .until("it is told why", |running| {
+        .until("the cause is reported", |running| {
             running
                 .problem("pools.yaml")
                 .contains("the last valid version of IPAddressPool edge is used")
@@ -82,7 +82,7 @@ async fn a_pool_that_leaves_a_readable_file_is_gone_at_once_and_for_good() {
 }
 
 #[tokio::test]
-async fn a_pool_that_vanished_while_nothing_ran_is_not_told() {
+async fn a_pool_that_vanished_while_nothing_ran_is_not_reported() {
     let stage = Stage::new();
     stage.put("pools.yaml", &pool("edge", "192.0.2.0/28"));
     stage.put("end.yaml", &namespace("end"));

@@ -82,12 +82,12 @@ async fn on_a_small_disk(root: &Path) {
     }
     assert!(failures > 0, "it never became full");
     running
-        .until("the failure is told", |running| {
+        .until("the failure is reported", |running| {
             running.problem("state.journal").contains("No space left")
         })
         .await;
     running
-        .until("what was acknowledged is told", |running| {
+        .until("what was acknowledged is reported", |running| {
             running.row("web").status == status(acknowledged)
         })
         .await;

@@ -1,4 +1,4 @@
-//! A folder of manifests, a running source, and somebody who listens.
+//! A folder of manifests, a running source, and a reader of its facts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -113,7 +113,7 @@ impl Stage {
         }
     }
 
-    /// Starts serving the folder with its state, and waits until everything was told.
+    /// Starts serving the folder with its state, and waits until everything is reported.
     pub(crate) async fn start(&self) -> Running {
         Running::start(self.options()).await
     }
@@ -138,7 +138,7 @@ impl Running {
             synced: false,
         };
         running
-            .until("everything is told", |running| running.synced)
+            .until("everything is reported", |running| running.synced)
             .await;
         running
     }
@@ -154,7 +154,7 @@ impl Running {
         let in_time = tokio::time::timeout(DEADLINE, listening).await.is_ok();
         assert!(
             in_time,
-            "waited in vain until {what}; heard {:#?}",
+            "waited in vain until {what}; received {:#?}",
             self.received
         );
     }
@@ -189,7 +189,7 @@ impl Running {
                 self.problems.insert(name.to_owned(), reasons);
                 words
             }
-            Fact::PoolsIncomplete { incomplete, .. } => format!("pools in doubt: {incomplete}"),
+            Fact::PoolsIncomplete { incomplete, .. } => format!("pools incomplete: {incomplete}"),
             Fact::Synced => {
                 self.synced = true;
                 "Synced".to_owned()
@@ -203,7 +203,7 @@ impl Running {
         self.received.push(received);
     }
 
-    /// What was heard since this was last asked.
+    /// What was received since the last call.
     pub(crate) fn received(&mut self) -> Vec<String> {
         std::mem::take(&mut self.received)
     }
@@ -238,7 +238,7 @@ impl Running {
             .write_status(&key(name), &uid, &status(last))
             .await
             .unwrap();
-        self.until("the claim is told", |running| {
+        self.until("the claim is reported", |running| {
             let row = running.row(name);
             row.finalized && row.status == status(last)
         })

@@ -22,7 +22,7 @@ fn row_33_required_dual_stack_is_refused_by_a_pool_of_one_family() {
         allocator.propose(&svc("web").require_dual()),
         Err(Refusal::PoolsExhausted {
             families: WantedFamilies::RequireDual,
-            passed_over: vec![SkippedPool {
+            skipped: vec![SkippedPool {
                 pool: name("a"),
                 verdict: Verdict::LacksFamily(Family::V6),
             }],

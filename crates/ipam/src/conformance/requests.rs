@@ -22,7 +22,7 @@ fn row_02_a_range_is_used_up_in_order_and_then_the_next_service_is_refused() {
         refusal,
         Refusal::PoolsExhausted {
             families: WantedFamilies::Only(Family::V4),
-            passed_over: vec![SkippedPool {
+            skipped: vec![SkippedPool {
                 pool: name("a"),
                 verdict: Verdict::Full(Family::V4),
             }],
@@ -106,7 +106,7 @@ fn row_08_a_requested_address_is_given_although_its_pool_does_not_assign_by_itse
         allocator.propose(&svc("other")),
         Err(Refusal::NoPoolForService {
             service: service("other"),
-            passed_over: vec![SkippedPool {
+            skipped: vec![SkippedPool {
                 pool: name("a"),
                 verdict: Verdict::NotAutomatic
             }],

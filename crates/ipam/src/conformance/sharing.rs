@@ -70,7 +70,7 @@ fn row_29_a_requested_address_with_another_key_is_refused() {
 }
 
 #[test]
-fn row_31_who_turns_local_alone_loses_the_shared_address_until_the_other_follows() {
+fn row_31_a_service_that_alone_becomes_local_loses_the_shared_address_until_the_other_follows() {
     let first = || svc("first").key("k").ports(&[80]);
     let second = || svc("second").key("k").ports(&[81]);
     let mut allocator = allocator([pool("a", "10.0.0.1/32")]);

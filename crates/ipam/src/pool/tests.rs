@@ -32,7 +32,7 @@ fn a_pool_is_what_was_written() {
 }
 
 #[test]
-fn all_mistakes_of_a_pool_are_told_at_once() {
+fn all_mistakes_of_a_pool_are_reported_at_once() {
     let spec = pool("a", "10.0.0.1, 10.0.0.0/24, 10.0.0.9-10.0.0.1")
         .namespace("n")
         .namespace("n");

@@ -34,7 +34,7 @@ fn an_overlap_between_pools_names_both_pools_and_both_entries() {
 }
 
 #[test]
-fn an_entry_that_spans_several_others_is_told_for_each() {
+fn an_entry_that_spans_several_others_is_reported_for_each() {
     let errors = PoolSet::new(parsed([
         pool("a", "10.0.0.0/8"),
         pool("b", "10.1.0.0/16"),

@@ -145,7 +145,7 @@ impl Case<'_> {
     }
 
     fn why_from_none(&self) -> Refusal {
-        let mut passed_over = Vec::new();
+        let mut skipped = Vec::new();
         for (index, pool) in self.allocator.pools().iter().enumerate() {
             let verdict = if pool.auto_assign() {
                 pool.admits(self.request)
@@ -154,7 +154,7 @@ impl Case<'_> {
             } else {
                 Some(Verdict::NotAutomatic)
             };
-            passed_over.extend(verdict.map(|verdict| SkippedPool {
+            skipped.extend(verdict.map(|verdict| SkippedPool {
                 pool: pool.name().clone(),
                 verdict,
             }));
@@ -165,15 +165,15 @@ impl Case<'_> {
                 Verdict::Full(_) | Verdict::NamespaceFull(_) | Verdict::LacksFamily(_)
             )
         };
-        if passed_over.iter().any(short) {
+        if skipped.iter().any(short) {
             Refusal::PoolsExhausted {
                 families: self.request.families,
-                passed_over,
+                skipped,
             }
         } else {
             Refusal::NoPoolForService {
                 service: self.request.claimant.service.clone(),
-                passed_over,
+                skipped,
             }
         }
     }

@@ -9,7 +9,7 @@ fn one_of_each() -> Vec<Refusal> {
     let holder = || ServiceKey::new("shop", "web");
     let pool = || name("front");
     let key = || SharingKey::new("k").unwrap();
-    let passed_over = || {
+    let skipped = || {
         vec![SkippedPool {
             pool: pool(),
             verdict: Verdict::Full(Family::V4),
@@ -85,11 +85,11 @@ fn one_of_each() -> Vec<Refusal> {
         },
         Refusal::NoPoolForService {
             service: holder(),
-            passed_over: passed_over(),
+            skipped: skipped(),
         },
         Refusal::PoolsExhausted {
             families: WantedFamilies::RequireDual,
-            passed_over: passed_over(),
+            skipped: skipped(),
         },
         Refusal::TooManyAddresses {
             addresses: vec![address; 3],
@@ -137,7 +137,7 @@ fn every_refusal_is_a_reason_with_a_sentence_and_a_remedy() {
 }
 
 #[test]
-fn whoever_is_in_the_way_is_named_unless_it_is_of_another_namespace() {
+fn the_conflicting_service_is_named_unless_it_is_of_another_namespace() {
     for refusal in one_of_each() {
         let in_the_way = matches!(
             refusal.code(),
@@ -162,7 +162,7 @@ fn ports_that_clash_are_listed() {
 }
 
 #[test]
-fn differing_backends_are_both_told() {
+fn differing_members_are_both_reported() {
     let differs = one_of_each()
         .into_iter()
         .find(|r| matches!(r, Refusal::Conflict(Conflict::SharingBackendDiffers { .. })));
@@ -174,10 +174,10 @@ fn differing_backends_are_both_told() {
 }
 
 #[test]
-fn pools_of_the_wrong_family_alone_are_told_apart_from_full_ones() {
+fn pools_of_the_wrong_family_alone_are_distinguished_from_full_ones() {
     let exhausted = |verdict| Refusal::PoolsExhausted {
         families: WantedFamilies::RequireDual,
-        passed_over: vec![SkippedPool {
+        skipped: vec![SkippedPool {
             pool: name("a"),
             verdict,
         }],

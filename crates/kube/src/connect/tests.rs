@@ -6,13 +6,15 @@ use super::*;
 const CONFIG: &str = r#"{
     "apiVersion": "v1", "kind": "Config", "current-context": "one",
     "clusters": [
-        {"name": "here", "cluster": {"server": "https://127.0.0.1:6443", "proxy-url": "http://proxy:3128"}},
+        {"name": "here", "cluster": {"server": "https://127.0.0.1:6443",
+            "proxy-url": "http://proxy:3128"}},
         {"name": "there", "cluster": {"server": "https://192.0.2.1:6443"}}],
     "users": [
         {"name": "me", "user": {"token": "secret-token"}},
         {"name": "file", "user": {"client-certificate": "cert.pem", "client-key": "key.pem"}},
         {"name": "exec", "user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1",
-            "command": "sh", "args": ["-c", "echo secret-token; exit 3"], "interactiveMode": "Never"}}}],
+            "command": "sh", "args": ["-c", "echo secret-token; exit 3"],
+            "interactiveMode": "Never"}}}],
     "contexts": [
         {"name": "one", "context": {"cluster": "here", "user": "me", "namespace": "shop"}},
         {"name": "two", "context": {"cluster": "there", "user": "file"}},
@@ -227,7 +229,7 @@ async fn what_a_credential_command_prints_must_be_a_credential() {
     );
 }
 
-/// A client certificate as `openssl x509 -req` makes it unless it is told of extensions, with its
+/// A client certificate as `openssl x509 -req` makes it without options for extensions, with its
 /// key, made for this test.
 const VERSION_1: [&str; 2] = [
     "\

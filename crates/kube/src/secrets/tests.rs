@@ -22,14 +22,14 @@ fn words(orders: &[Order]) -> Vec<String> {
         .map(|order| match order {
             Order::Watch(secret) => format!("watch {secret}"),
             Order::Unwatch(secret) => format!("unwatch {secret}"),
-            Order::Send(Fact::Service(row)) => format!("tell {}", row.key),
+            Order::Send(Fact::Service(row)) => format!("send {}", row.key),
             Order::Send(Fact::ServiceGone(key)) => format!("gone {key}"),
             Order::Send(other) => format!("{other:?}"),
         })
         .collect()
 }
 
-/// Orders as words, with timeout that ends at `until`.
+/// Orders as words; the wait for a Secret ends at `until`.
 fn take(specs: &mut SecretRefs, fact: Fact, until: Instant) -> Vec<String> {
     words(&specs.take(fact, until))
 }
@@ -43,17 +43,17 @@ fn a_service_waits_for_the_secret_that_it_names_first() {
         ["watch shop/tls"]
     );
     assert!(!specs.is_settled());
-    assert_eq!(words(&specs.know(&key("tls"))), ["tell shop/web"]);
+    assert_eq!(words(&specs.know(&key("tls"))), ["send shop/web"]);
     assert!(specs.is_settled());
     // Known by now: the next one does not wait.
     assert_eq!(
         take(&mut specs, naming("api", "tls"), now),
-        ["tell shop/api"]
+        ["send shop/api"]
     );
 }
 
 #[test]
-fn patience_with_a_secret_ends() {
+fn the_wait_for_a_secret_has_a_timeout() {
     let mut specs = SecretRefs::default();
     let now = Instant::now();
     let until = now + Duration::from_secs(3);
@@ -69,7 +69,7 @@ fn patience_with_a_secret_ends() {
         ),
         Vec::<String>::new()
     );
-    assert_eq!(words(&specs.expire(until)), ["tell shop/web"]);
+    assert_eq!(words(&specs.expire(until)), ["send shop/web"]);
     assert_eq!(specs.next_due(), None);
 }
 
@@ -96,15 +96,15 @@ fn a_new_leader_begins_behind_the_secrets_that_its_services_name_for_the_first_t
         naming("new", "newest"),
         until + Duration::from_secs(1),
     );
-    assert_eq!(words(&specs.know(&key("tls"))), ["tell shop/web"]);
+    assert_eq!(words(&specs.know(&key("tls"))), ["send shop/web"]);
     let gone = take(&mut specs, Fact::ServiceGone(key("old")), until);
     assert_eq!(gone, ["gone shop/old"]);
     // A Secret that can't be had keeps no leader from its work for longer than its Service.
     assert_eq!(
         words(&specs.expire(until)),
-        ["tell shop/api".to_owned(), reported(2)]
+        ["send shop/api".to_owned(), reported(2)]
     );
-    assert_eq!(words(&specs.know(&key("newest"))), ["tell shop/new"]);
+    assert_eq!(words(&specs.know(&key("newest"))), ["send shop/new"]);
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_secret_is_watched_until_the_last_version_but_one_that_names_it_is_gone() {
         take(&mut specs, naming("web", "new"), now),
         ["watch shop/new"]
     );
-    assert_eq!(words(&specs.know(&key("new"))), ["tell shop/web"]);
+    assert_eq!(words(&specs.know(&key("new"))), ["send shop/web"]);
     // The same once more: a status change, say.
     assert_eq!(
         take(&mut specs, naming("web", "new"), now),
-        ["tell shop/web"]
+        ["send shop/web"]
     );
     assert_eq!(
         take(&mut specs, naming("web", "newest"), now),
@@ -148,7 +148,7 @@ fn a_secret_of_two_services_is_watched_once() {
         take(&mut specs, Fact::ServiceGone(key("web")), now),
         ["gone shop/web"]
     );
-    assert_eq!(words(&specs.know(&key("tls"))), ["tell shop/api"]);
+    assert_eq!(words(&specs.know(&key("tls"))), ["send shop/api"]);
     let gone = take(&mut specs, Fact::ServiceGone(key("api")), now);
     assert_eq!(gone, ["unwatch shop/tls", "gone shop/api"]);
 }
@@ -187,7 +187,7 @@ fn the_secrets_of_the_accepted_version_stay_watched_however_many_invalid_ones_fo
     specs.know(&key("d"));
     assert_eq!(
         take(&mut specs, naming("web", "d"), now),
-        ["unwatch shop/a", "tell shop/web"]
+        ["unwatch shop/a", "send shop/web"]
     );
 }
 
@@ -221,7 +221,7 @@ fn few() -> SecretRefs {
     }
 }
 
-/// Orders as words; a Secret that is told of counts by its name.
+/// Orders as words; a Secret that is sent appears by its name.
 fn in_short(orders: &[Order]) -> Vec<String> {
     orders
         .iter()
@@ -238,7 +238,7 @@ fn in_short(orders: &[Order]) -> Vec<String> {
 }
 
 #[test]
-fn a_namespace_that_names_too_many_secrets_is_told_and_waits_for_none_of_them() {
+fn secrets_over_the_limit_of_a_namespace_are_refused_and_no_service_waits_for_them() {
     let mut specs = few();
     let now = Instant::now();
     let orders = specs.take(naming("web", "a,b,c"), now);
@@ -247,7 +247,7 @@ fn a_namespace_that_names_too_many_secrets_is_told_and_waits_for_none_of_them() 
         ["watch shop/a", "watch shop/b", "refuse shop/c"]
     );
     specs.know(&key("a"));
-    assert_eq!(words(&specs.know(&key("b"))), ["tell shop/web"]);
+    assert_eq!(words(&specs.know(&key("b"))), ["send shop/web"]);
     assert!(specs.is_settled());
     // Another namespace has its own.
     let other = svc("x").in_namespace("other").port(443);
@@ -256,7 +256,7 @@ fn a_namespace_that_names_too_many_secrets_is_told_and_waits_for_none_of_them() 
     // What is given back is used for what was refused.
     specs.take(naming("web", "b,c"), now);
     let orders = specs.take(naming("web", "c,b"), now);
-    assert_eq!(in_short(&orders), ["tell shop/web"]);
+    assert_eq!(in_short(&orders), ["send shop/web"]);
     let orders = specs.take(Fact::ServiceGone(ServiceKey::new("shop", "web")), now);
     assert!(specs.refused.is_empty());
     assert_eq!(specs.watched.len(), 1);
@@ -270,7 +270,7 @@ fn a_refused_secret_is_watched_once_there_is_room() {
     specs.take(naming("one", "a"), now);
     specs.take(naming("two", "b"), now);
     let orders = specs.take(naming("three", "c"), now);
-    assert_eq!(in_short(&orders), ["refuse shop/c", "tell shop/three"]);
+    assert_eq!(in_short(&orders), ["refuse shop/c", "send shop/three"]);
     let orders = specs.take(Fact::ServiceGone(ServiceKey::new("shop", "one")), now);
     assert_eq!(
         in_short(&orders),
@@ -373,7 +373,7 @@ fn the_version_on_record_keeps_no_more_secrets_watched_than_a_service_may_name()
             "watch shop/s0",
             "watch shop/s1",
             "refuse shop/s2",
-            "tell shop/web"
+            "send shop/web"
         ]
     );
 }

@@ -299,8 +299,9 @@ mod tests {
 
     fn service(spec: &str, more: &str) -> Object {
         let json = format!(
-            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
-                "annotations": {{"landfall.dev/drain": "5s", "kubectl.kubernetes.io/last-applied-configuration": "{{}}"}}
+            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u",
+                "resourceVersion": "7", "annotations": {{"landfall.dev/drain": "5s",
+                "kubectl.kubernetes.io/last-applied-configuration": "{{}}"}}
                 {more}}}, "spec": {spec}}}"#
         );
         Kind::Services.validate(&json).unwrap()
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_of_which_nobody_can_tell_whose_it_is_stays_as_it_was_until_it_is_deleted() {
+    fn a_service_with_an_unreadable_type_or_class_stays_as_it_was_until_it_is_deleted() {
         for spec in [
             r#""LoadBalancer""#,
             r#"{"type": 7}"#,
@@ -404,7 +405,8 @@ mod tests {
     #[test]
     fn a_node_with_an_entry_that_cant_be_read_is_a_node_without_that_entry() {
         let node = Kind::Nodes.validate(
-            r#"{"metadata": {"name": "n1", "resourceVersion": "3"}, "spec": {"podCIDR": "10.1.0.0/33"},
+            r#"{"metadata": {"name": "n1", "resourceVersion": "3"},
+                "spec": {"podCIDR": "10.1.0.0/33"},
                 "status": {"addresses": [{"type": "InternalIP", "address": "n1"},
                     {"type": "InternalIP", "address": "192.0.2.1"}]}}"#,
         );

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_version_is_told_once() {
+    fn the_same_version_is_sent_once() {
         let mut known = Known::new(Kind::Services);
         assert_eq!(apply(&mut known, object("a", 1, "row")), ["+a"]);
         assert_eq!(
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_cant_be_judged_leaves_the_last_one_standing() {
+    fn the_last_valid_version_stays_while_a_newer_one_is_invalid() {
         let mut known = Known::new(Kind::Services);
         apply(&mut known, object("a", 1, "row"));
         assert_eq!(
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_cant_be_judged_puts_the_pools_in_doubt_until_it_can_or_goes() {
+    fn an_invalid_pool_makes_the_pools_incomplete_until_it_is_corrected_or_deleted() {
         for repaired in [true, false] {
             let mut known = Known::new(Kind::Pools {
                 namespace: "shop".to_owned(),

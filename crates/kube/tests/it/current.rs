@@ -27,7 +27,7 @@ fn lists(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_comes_to_lead_first_hears_what_its_stalled_watches_kept_from_it() {
+async fn a_new_leader_first_receives_what_its_stalled_watches_missed() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     install(&cluster).await;
     let namespace = &cluster.namespace("lagging").await.unwrap();

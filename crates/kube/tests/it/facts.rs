@@ -29,7 +29,7 @@ fn node(name: &str, label: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_is_told_when_it_appears_changes_and_goes() {
+async fn every_kind_is_sent_when_it_appears_changes_and_goes() {
     let cluster = cluster().await;
     let kubectl = cluster.kubectl();
     let namespace = &cluster.namespace("kinds").await.unwrap();
@@ -120,7 +120,7 @@ async fn every_kind_is_told_when_it_appears_changes_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_wants_no_load_balancer_is_not_told() {
+async fn a_service_that_wants_no_load_balancer_is_not_sent() {
     let cluster = cluster().await;
     let kubectl = cluster.kubectl();
     let namespace = &cluster.namespace("types").await.unwrap();
@@ -168,7 +168,7 @@ async fn a_service_that_wants_no_load_balancer_is_not_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_in_pages_tells_the_same_as_a_streamed_one() {
+async fn a_list_in_pages_sends_the_same_as_a_streamed_one() {
     let cluster = cluster().await;
     let namespace = &cluster.namespace("pages").await.unwrap();
     let many: String = (0..7)
@@ -252,9 +252,9 @@ async fn only_secrets_that_a_service_names_are_asked_for() {
         first
             .iter()
             .position(|seen| *seen == word)
-            .expect("it was told")
+            .expect("it was sent")
     };
-    // The certificate is there before anybody misses it.
+    // The certificate comes before the Service that needs it.
     assert!(place(format!("+Secret {namespace}/one")) < place(format!("+Service {namespace}/web")));
     assert!(!first.contains(&format!("+Secret {namespace}/two")));
 
@@ -298,7 +298,7 @@ async fn only_secrets_that_a_service_names_are_asked_for() {
         let fits = ["one&", "two&", "missing&"]
             .iter()
             .any(|fit| name.starts_with(fit));
-        assert!(fits, "a Secret that nobody names: {name}");
+        assert!(fits, "a Secret that no Service names: {name}");
     }
 }
 
@@ -363,10 +363,10 @@ stringData: {{tls.crt: chain, tls.key: key}}
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_cant_be_judged_is_told_of_and_its_last_version_stands() {
+async fn an_invalid_object_is_reported_and_its_last_valid_version_stays() {
     let cluster = cluster().await;
     let kubectl = cluster.kubectl();
-    let name = &format!("node-{}", cluster.namespace("judged").await.unwrap());
+    let name = &format!("node-{}", cluster.namespace("invalid").await.unwrap());
     kubectl.apply(&node(name, "a")).await.unwrap();
     let mut watching = Watching::start(
         &connect(cluster, "landfall/facts").await,

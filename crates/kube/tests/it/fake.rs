@@ -1,4 +1,4 @@
-//! An API server that lists as it is told to: it fails, breaks off, or keeps its client waiting.
+//! An API server that lists by rules: it fails, breaks off, or keeps its client waiting.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) enum Lists {
     Failing(u16),
     /// This object, and then the end of the connection.
     Breaking(String),
-    /// Nothing, until it is told otherwise.
+    /// Nothing, until the rule changes.
     Waiting,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Fake {
 // === impl Fake ===
 
 impl Fake {
-    /// Lists nothing of anything but what it is told to.
+    /// Starts a server that lists nothing but what the rules name.
     pub(crate) async fn start(rules: &[(&'static str, Lists)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("http://{}", listener.local_addr().unwrap());
@@ -133,7 +133,7 @@ async fn answer(
         Some(Lists::Failing(code)) => (code, format!("{{\"code\":{code}}}"), false),
     };
     let head = format!(
-        "HTTP/1.1 {status} As told\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
+        "HTTP/1.1 {status} By rule\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n"
     );
     // A client that has gone away needs no answer.
     let _gone = client.write_all((head + &body).as_bytes()).await;

@@ -57,7 +57,7 @@ async fn one_of_three_leads_and_hands_over_at_once_when_it_stops() {
     for name in ["a", "b", "c"] {
         let connection = connect(&cluster, &format!("landfall/{name}")).await;
         let mut config = LeaseConfig::new("landfall-system", &identity(name));
-        // Long enough that nobody comes to lead by waiting.
+        // Long enough that no replica gets the Lease because it expires.
         config.times = Times {
             lease: Duration::from_secs(600),
             retry: Duration::from_secs(1),
@@ -111,7 +111,7 @@ async fn a_leader_that_is_cut_off_has_stopped_before_another_begins() {
     relay.cut();
     let mut led = second.leading();
     let led = led.wait_for(|leads| {
-        // Looked at in the very moment in which the other one begins.
+        // Read in the moment in which the other one begins.
         assert!(!*leads || !*first.leading().borrow());
         *leads
     });
@@ -218,7 +218,7 @@ async fn a_replica_that_can_not_work_neither_takes_the_lease_nor_keeps_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_lease_is_put_back_by_its_holder_who_never_stopped_leading() {
+async fn a_holder_recreates_its_deleted_lease_and_never_stops_leading() {
     let cluster = cluster().await;
     allow_any_lease(cluster).await;
     let tasks = TaskTracker::new();
@@ -436,7 +436,7 @@ async fn killed_stopped_or_cut_off_never_do_two_write() {
         };
         let leader = tokio::time::timeout(DEADLINE, found)
             .await
-            .expect("somebody leads in time");
+            .expect("a replica leads in time");
         let leader = replicas.remove(leader);
         let name = format!("replica-{}", 3 + round);
         match round % 3 {
@@ -474,7 +474,7 @@ async fn killed_stopped_or_cut_off_never_do_two_write() {
         .await
         .unwrap();
     let acquired = lease["spec"]["leaseTransitions"].as_u64().unwrap();
-    // Eight have ended for good. The four that were cut off may have come back first.
+    // Eight have ended and do not return. The four that were cut off may have come back first.
     assert!(
         writes.len() >= 36 && turns.len() >= 9,
         "{} writes, turns {turns:?}",

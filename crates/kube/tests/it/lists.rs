@@ -129,7 +129,7 @@ async fn a_list_that_breaks_off_again_and_again_is_asked_for_less_and_less_often
 }
 
 #[tokio::test]
-async fn a_new_leader_hears_of_a_service_together_with_its_certificate() {
+async fn a_new_leader_receives_a_service_together_with_its_certificate() {
     let fake = Fake::start(&[("secrets", Lists::Waiting)]).await;
     let (role, followed) = watch::channel(Role::Standby);
     let config = SourceConfig {

@@ -8,7 +8,7 @@ use landfall_testkit::cluster::{Cluster, Options};
 use crate::support::{Relay, Watching, connect, connect_by, install, service};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_tells_nothing_and_nothing_is_told_twice_after_it() {
+async fn during_an_outage_nothing_is_sent_and_after_it_nothing_is_sent_twice() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     install(&cluster).await;
     let namespace = &cluster.namespace("outage").await.unwrap();
@@ -42,7 +42,7 @@ async fn an_outage_tells_nothing_and_nothing_is_told_twice_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changed_unseen_is_told_when_history_is_lost() {
+async fn what_changed_unseen_is_sent_when_history_is_lost() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     install(&cluster).await;
     let kubectl = cluster.kubectl();

@@ -228,7 +228,7 @@ async fn what_others_put_into_the_status_stays() {
         ]
     );
 
-    // Somebody adds fields to our entry, an entry, and a condition. We do not know yet.
+    // Another program adds fields to our entry, an entry, and a condition. We do not know yet.
     let mut conditions = object["status"]["conditions"].as_array().unwrap().clone();
     conditions.push(
         json!({"type": "example.com/Checked", "status": "True", "reason": "Fine",
@@ -391,8 +391,8 @@ async fn a_service_that_is_being_deleted_gets_no_finalizer() {
 async fn a_right_that_is_missing_is_named() {
     let mut desk = Desk::open("denied").await;
     let row = desk.make("web").await;
-    let nobody = desk.cluster.identity("reporter", &[]).unwrap();
-    let connection = connect_by(&nobody, "landfall/denied").await;
+    let reporter = desk.cluster.identity("reporter", &[]).unwrap();
+    let connection = connect_by(&reporter, "landfall/denied").await;
     let missing = access::missing(&connection, access::to_report())
         .await
         .unwrap();
@@ -427,7 +427,7 @@ async fn a_right_that_is_missing_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn admissions_no_is_told_in_its_own_words() {
+async fn a_refusal_of_admission_is_reported_in_its_own_words() {
     let mut desk = Desk::open("admission").await;
     let row = desk.make("web").await;
     let policy = format!(

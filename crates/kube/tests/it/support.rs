@@ -63,7 +63,7 @@ pub(crate) async fn connect_by(kubeconfig: &Path, agent: &str) -> Connection {
     Connection::new(origin, agent).await.unwrap()
 }
 
-/// Running sources and what they tell. They end when this is dropped.
+/// Running sources and the facts that they send. They end when this is dropped.
 pub(crate) struct Watching {
     pub(crate) sources: Sources,
     pub(crate) synced: bool,
@@ -124,14 +124,14 @@ impl Watching {
         }
     }
 
-    /// The same, without those that speak of other tests' things.
+    /// The same, without those about objects of other tests.
     pub(crate) async fn until_in(&mut self, namespace: &str, last: &str) -> Vec<String> {
         let mut seen = self.until(last).await;
         seen.retain(|word| word.contains(namespace));
         seen
     }
 
-    /// What has been told by now.
+    /// What has been sent so far.
     pub(crate) fn so_far(&mut self) -> Vec<String> {
         let mut seen = Vec::new();
         while let Ok(fact) = self.facts.try_recv() {
@@ -171,7 +171,7 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),
         Fact::SourceProblems { part, .. } => format!("bad {part}"),
         Fact::PoolsIncomplete { part, incomplete } => {
-            format!("pools in doubt by {part}: {incomplete}")
+            format!("pools incomplete by {part}: {incomplete}")
         }
         Fact::Synced => "synced".to_owned(),
         Fact::Current { term } => format!("current in term {term}"),

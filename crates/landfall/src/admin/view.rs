@@ -175,7 +175,8 @@ mod tests {
         }));
         let cloud = Cloud::over(CloudConfig::new(&sim.auth_url(), auth), transport).unwrap();
         let conf = format!(
-            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\ndomain-id=d\n[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n",
+            "[Global]\nauth-url={}\nusername=u\npassword=p\ntenant-id=t\n\
+             domain-id=d\n[LoadBalancer]\nfloating-network-id={}\nsubnet-id={}\n",
             sim.auth_url(),
             sim.external_network(),
             sim.subnet()
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ten_thousand_services_that_wait_a_probe_is_told_some() {
+    fn of_ten_thousand_services_that_wait_a_probe_names_a_few() {
         let mut pages = Snapshot::default();
         assert_eq!(
             waiting(&pages, NAMED),

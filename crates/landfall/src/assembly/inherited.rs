@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_an_address_or_a_wish_for_one_opens_nothing() {
+    fn a_service_without_an_address_or_of_another_type_opens_nothing() {
         assert_eq!(wanted_by(svc("web").port(80).row()), [] as [&str; 0]);
         let other = svc("web").port(80).holding("127.77.0.1");
         let other = other.with(|row| row.wants_load_balancer = false);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn addresses_that_the_machine_gets_or_loses_are_told_and_nothing_else_is() {
+    async fn addresses_that_the_machine_gets_or_loses_are_reported_and_nothing_else_is() {
         let [one, other] = [7, 8].map(|last| (IpAddr::from([10, 0, 0, last]), 32));
         let broken = || Err(io::ErrorKind::PermissionDenied.into());
         let looks = [

@@ -205,15 +205,6 @@ macro_rules! backends {
             }
         }
 
-        impl Step {
-            /// Whether it only waits for the cloud.
-            pub fn is_wait(&self) -> bool {
-                match self {
-                    $(Self::$name(step) => <$kind>::is_wait(step),)+
-                }
-            }
-        }
-
         impl fmt::Display for Step {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
@@ -287,6 +278,12 @@ macro_rules! backends {
                         waiting: vec![of_another()],
                         ..ProviderStatus::default()
                     },
+                }
+            }
+
+            fn on_waiting(&self, wait: &Wait) -> Duration {
+                match &self.provider {
+                    $(AnyProvider::$name(provider) => provider.on_waiting(wait),)+
                 }
             }
 

@@ -21,7 +21,7 @@ use landfall_model::view::{CloudCallsView, MetricsView};
 use landfall_openstack::client::{ApiError, ErrorKind};
 use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, OrphanKind, Owner};
-use landfall_openstack::{Observed, OpenStack as OpenStackProvider, Settings, Step};
+use landfall_openstack::{Observed, OpenStack as OpenStackProvider, Settings};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -181,10 +181,6 @@ impl Kind for OpenStack {
         });
         adopted.collect()
     }
-
-    fn is_wait(step: &Step) -> bool {
-        matches!(step, Step::Await { .. })
-    }
 }
 
 // === impl OpenStack ===
@@ -333,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_uids_a_group_is_told_by_the_name_of_its_service() {
+    fn without_uids_a_group_is_recognized_by_the_name_of_its_service() {
         let owners = [Owner {
             service: ServiceKey::new("shop", "web"),
             uid: Uid::new("made-up"),

@@ -10,7 +10,7 @@ use landfall_engine::{World, resolve};
 use landfall_files::Loaded;
 use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
-use landfall_model::plan::PlannedStep;
+use landfall_model::plan::{PlannedKind, PlannedStep};
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Reason, Severity};
 use landfall_model::rows::Fact;
@@ -26,9 +26,10 @@ use crate::text::counted;
 mod apply;
 
 /// Said on standard error, whatever is printed.
-const WARNING: &str = "two controllers must never work on the same Services: stop \
-                      cloud-provider-openstack's first (enabled = false in [LoadBalancer] of its \
-                      cloud.conf); this command can't detect whether it still runs";
+const WARNING: &str = "two controllers must never work on the same Services: stop the \
+                      other one's first (cloud-provider-openstack: enabled = false in \
+                      [LoadBalancer] of its cloud.conf; Exoscale's: loadBalancer.disabled in its \
+                      file); this command can't detect whether it still runs";
 
 /// What is taken over, Service by Service.
 #[derive(Debug, Serialize)]
@@ -92,8 +93,8 @@ fn is_error(reason: &Reason) -> bool {
     reason.severity == Severity::Error
 }
 
-/// Reads every Service that an instance on OpenStack would serve. All look at the same time, so
-/// that they share the lists of the cloud.
+/// Reads every Service that an instance on OpenStack would serve. All are read at the same time,
+/// so that they share the lists of the cloud.
 async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {
@@ -189,15 +190,8 @@ impl Takeover {
         self.adopted = observed.adopted();
         match provider.plan(intent, &observed) {
             Ok(plan) => {
-                let described = plan.describe();
-                for (planned, described) in plan.steps.iter().zip(described) {
-                    let list = if planned.step.is_wait() {
-                        &mut self.waits
-                    } else {
-                        &mut self.steps
-                    };
-                    list.push(described);
-                }
+                let lines = plan.describe().into_iter();
+                (self.waits, self.steps) = lines.partition(|line| line.kind == PlannedKind::Wait);
             }
             Err(reasons) => self.reasons.extend(reasons),
         }
@@ -246,7 +240,8 @@ fn describe(survey: &Survey) -> String {
     }
     let services = &survey.services;
     let free = services.iter().filter(|it| it.is_free()).count();
-    let steps: usize = services.iter().map(|it| it.steps.len()).sum();
+    let steps = services.iter().flat_map(|it| &it.steps);
+    let steps = steps.filter(|line| line.kind.is_change()).count();
     let others = services.iter().filter(|it| !it.steps.is_empty()).count();
     let _ = write!(
         text,

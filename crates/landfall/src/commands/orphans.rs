@@ -36,7 +36,7 @@ struct Look {
     /// Services that may own something.
     services: usize,
     /// Objects that were read, orphans or not, by kind.
-    #[serde(rename = "lookedAt", serialize_with = "by_kind")]
+    #[serde(serialize_with = "by_kind")]
     read: Vec<(&'static str, usize)>,
     orphans: Vec<InstanceOrphan>,
     #[serde(skip)]
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_about_what_was_not_shown() {
+    fn no_question_is_about_objects_that_were_not_shown() {
         let look = Look {
             orphans: vec![InstanceOrphan {
                 instance: "openstack".to_owned(),

@@ -101,7 +101,8 @@ pub fn describe(outlook: &DryRunReport) -> String {
             let _ = writeln!(text, "  {}: {reason}", reason.severity);
         }
     }
-    let steps: usize = outlook.plans.iter().map(|plan| plan.steps.len()).sum();
+    let steps = outlook.plans.iter().flat_map(|plan| &plan.steps);
+    let steps = steps.filter(|line| line.kind.is_change()).count();
     let _ = writeln!(
         text,
         "{} for {}, {} of them unchanged; planned against {against}",

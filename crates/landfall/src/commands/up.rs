@@ -105,7 +105,7 @@ impl Serving {
         let instance = instance.map_err(hint)?;
         if let Some(mut taking) = taking {
             if let Err(why) = unless_revoked(Some(&mut taking), instance.serving()).await {
-                // The state goes back to the other process, and what came in here ends in peace.
+                // The state goes back to the other process, and connections here end by themselves.
                 instance.stop(grace).await;
                 return Err(why);
             }

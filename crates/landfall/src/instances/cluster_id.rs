@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_tells_no_id_is_a_failure_in_the_servers_words() {
+    async fn an_answer_without_an_id_is_a_failure_in_the_servers_words() {
         let status = json!({
             "kind": "Status", "status": "Failure", "code": 500, "reason": "InternalError",
             "message": "etcd is away",

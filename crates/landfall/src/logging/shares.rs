@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_told_once_per_namespace_with_the_loudest() {
+    fn what_is_left_out_is_reported_once_per_namespace_with_the_service_that_logs_most() {
         let mut shares = Shares::default();
         assert_eq!(shares.left_out(), []);
         taken(&mut shares, "default/web", 1200, START);

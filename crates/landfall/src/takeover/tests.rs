@@ -77,7 +77,7 @@ async fn a_new_process_that_ends_before_it_serves_has_failed() {
 }
 
 #[tokio::test]
-async fn a_new_process_that_is_too_late_hears_that_the_other_goes_on() {
+async fn a_new_process_that_is_too_late_is_notified_that_the_other_goes_on() {
     let (_home, state) = state();
     let handover_listener = HandoverListener::open(&state).unwrap();
     let given = handover(1);
@@ -95,7 +95,7 @@ async fn a_new_process_that_is_too_late_hears_that_the_other_goes_on() {
 }
 
 #[tokio::test]
-async fn a_new_process_that_still_starts_hears_at_once_that_the_other_goes_on() {
+async fn a_new_process_that_still_starts_is_notified_at_once_that_the_other_goes_on() {
     let (_home, state) = state();
     let handover_listener = HandoverListener::open(&state).unwrap();
     let given = handover(1);

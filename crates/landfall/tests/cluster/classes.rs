@@ -1,4 +1,4 @@
-//! Classes that nobody serves, or nobody serves any more.
+//! Classes that no provider serves, or serves any more.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -35,16 +35,16 @@ async fn explained(bed: &Bed, replica: &Replica, name: &str, words: &str) -> Str
 }
 
 #[tokio::test]
-async fn a_class_that_nobody_serves_is_explained_and_touches_nothing() {
+async fn a_class_that_no_provider_serves_is_explained_and_touches_nothing() {
     let bed = Bed::open("unknown").await;
     let range = Range::claim();
     let audit = bed.cluster.audit();
     let replica = Replica::alone(&bed, range.admin(1), &only(&range.pool())).await;
-    bed.apply(&service("web", "landfall.dev/nobody", &range))
+    bed.apply(&service("web", "landfall.dev/unserved", &range))
         .await;
     let story = explained(&bed, &replica, "web", "UnknownClass").await;
     assert!(
-        story.contains("no provider of this process serves the class landfall.dev/nobody"),
+        story.contains("no provider of this process serves the class landfall.dev/unserved"),
         "{story}"
     );
     assert!(story.contains("spec.loadBalancerClass"), "{story}");

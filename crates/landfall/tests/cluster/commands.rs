@@ -11,7 +11,7 @@ use crate::bed::{Bed, address, only, text};
 use crate::network::Range;
 use crate::replica::{Replica, landfall, run};
 
-/// Somebody who may look, and nothing more.
+/// A user with the right to read, and no other.
 const VIEWER: &str = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -136,7 +136,7 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
     let verdict = output(as_jane(&["check", "--config", text(&config)]), 1).await;
     assert!(verdict.contains("FASTEST"), "{verdict}");
 
-    // Who may not read address pools plans with those of the configuration, and is told.
+    // A user that may not read address pools plans with those of the configuration, with a warning.
     let rule =
         "  - {apiGroups: [metallb.io], resources: [ipaddresspools], verbs: [get, list, watch]}\n";
     let without_pools = VIEWER.replace(rule, "");
@@ -167,11 +167,11 @@ async fn an_ordinary_user_gets_explains_plans_and_checks_against_the_cluster() {
         nodes, list endpointslices.discovery.k8s.io, watch endpointslices.discovery.k8s.io, list \
         services, watch services; request a role that permits it\n"
     );
-    // Nor does anybody wait for a server that is not there.
+    // Nor does a command wait for a server that is not there.
     bed.cluster.stop_api_server();
-    let nobody = run(as_jane(&["get", "services"])).await;
-    assert_eq!(nobody.status.code(), Some(1));
-    let said = String::from_utf8(nobody.stderr).unwrap();
+    let unanswered = run(as_jane(&["get", "services"])).await;
+    assert_eq!(unanswered.status.code(), Some(1));
+    let said = String::from_utf8(unanswered.stderr).unwrap();
     assert!(
         said.starts_with("landfall: asking https://127.0.0.1:"),
         "{said}"

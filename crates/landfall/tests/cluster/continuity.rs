@@ -36,12 +36,12 @@ struct Scene {
 /// Clients that ask all the time.
 struct Load {
     stop: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<Told>>,
+    clients: Vec<JoinHandle<Outcome>>,
 }
 
 /// What one client has seen.
 #[derive(Default)]
-struct Told {
+struct Outcome {
     good: usize,
     failed: Vec<String>,
     /// The longest time without an answer.
@@ -146,8 +146,8 @@ impl Scene {
     }
 }
 
-async fn client(target: SocketAddr, stop: Arc<AtomicBool>) -> Told {
-    let mut reported = Told::default();
+async fn client(target: SocketAddr, stop: Arc<AtomicBool>) -> Outcome {
+    let mut reported = Outcome::default();
     let mut answered = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         match ask(target).await {
@@ -166,9 +166,9 @@ async fn client(target: SocketAddr, stop: Arc<AtomicBool>) -> Told {
 // === impl Load ===
 
 impl Load {
-    async fn end(self) -> Told {
+    async fn end(self) -> Outcome {
         self.stop.store(true, Ordering::Relaxed);
-        let mut all = Told::default();
+        let mut all = Outcome::default();
         for client in self.clients {
             let reported = client.await.unwrap();
             all.good += reported.good;

@@ -26,7 +26,8 @@ kind: Node
 metadata: {name: node-1}
 ";
 
-/// Served by somebody else, who wants nodes to deliver by themselves: it shows that they do.
+/// Served by another controller, whose addresses nodes deliver to by themselves: it shows that
+/// they do.
 const CONTROL: &str = "
 apiVersion: v1
 kind: Service
@@ -94,7 +95,7 @@ impl Client {
         command
     }
 
-    /// Who answers at an address; empty: no member.
+    /// The member that answers at an address; empty: none.
     async fn ask(&self, to: SocketAddr) -> String {
         let script = format!(
             "exec 3<>/dev/tcp/{}/{}; printf '?' >&3; timeout 20 cat <&3",

@@ -1,4 +1,4 @@
-//! A replica that starts serves what it served last, until the API server has told everything.
+//! A replica that starts serves what it served last, until the API server has sent everything.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;

@@ -100,7 +100,7 @@ async fn as_root_a_service_lives_its_whole_life_by_kubectl_alone() {
     refused(at(&held, 8080)).await;
     assert_eq!(address(&bed.service("web").await), Some(held.as_str()));
 
-    // A spec that can't be had is told, and what was there goes on.
+    // A spec that can't be had is reported, and what was there goes on.
     let bad = "landfall.dev/algorithm=FASTEST";
     bed.run(&["annotate", "service", "web", bad]).await;
     let service = bed

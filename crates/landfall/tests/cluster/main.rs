@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
-    reason = "tests: they end at what must not be, and tell what they measured"
+    reason = "tests: they end at what must not be, and print what they measured"
 )]
 
 #[path = "../support/simulated.rs"]

@@ -25,7 +25,7 @@ fn service(number: usize, range: &Range) -> String {
     )
 }
 
-/// Whether something that the API server tells can't be followed.
+/// Whether a watch of the API server can't be followed.
 async fn is_cut_off(replica: &Replica) -> bool {
     replica.metric("landfall_source_problems").await > 0.0
 }
@@ -104,7 +104,7 @@ async fn an_outage_of_the_api_server_costs_no_request_and_no_needless_write() {
     for (number, client) in clients.into_iter().enumerate() {
         let (good, failed) = client.await.unwrap();
         all += good;
-        // The port of the last one went away, as was wished.
+        // The port of the last one was closed by an edit.
         if number != 9 {
             assert_eq!(failed, Vec::<String>::new(), "{} of {good}", failed.len());
         }

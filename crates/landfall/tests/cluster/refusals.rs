@@ -64,9 +64,14 @@ async fn a_start_that_can_not_be_says_why_in_one_line() {
     );
     assert!(said.starts_with(&begin), "{said}");
 
-    let said =
-        refusal(&controller(&bed, &["--kubeconfig", kubeconfig, "--context", "nobody"]).await);
-    assert!(said.contains("nobody"), "{said}");
+    let said = refusal(
+        &controller(
+            &bed,
+            &["--kubeconfig", kubeconfig, "--context", "absent-42"],
+        )
+        .await,
+    );
+    assert!(said.contains("absent-42"), "{said}");
 
     // A typo, with its place.
     let config = only("127.0.0.0/24").replace("default: true", "defualt: true");
@@ -257,7 +262,7 @@ async fn a_cluster_without_address_pools_of_its_own_is_nothing_to_speak_of() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_had_of_a_traffic_policy_is_told_by_condition_and_event() {
+async fn what_can_not_be_had_of_a_traffic_policy_is_reported_by_condition_and_event() {
     let bed = Bed::open("policy").await;
     let range = Range::claim();
     let _backend = Backend::start("one", range.member(1)).await;

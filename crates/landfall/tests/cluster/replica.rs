@@ -129,7 +129,7 @@ impl Replica {
         assert!(status.success(), "{} ended with {status}", self.name);
     }
 
-    /// How many steps it has carried out, as its log tells; to wait is none.
+    /// How many steps it has applied, by its log; waiting does not count.
     pub fn applied(&self) -> usize {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let is_step = |line: &&str| {
@@ -159,7 +159,7 @@ impl Replica {
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // It may have ended already; then there is nobody to kill.
+        // It may have ended already; then there is nothing to kill.
         let _ = self.child.kill();
         let status = self.child.wait();
         if std::thread::panicking() {

@@ -72,7 +72,7 @@ async fn leader(bed: &Bed, replicas: &[Replica]) -> usize {
     }
 }
 
-/// Waits until somebody has written under this holder.
+/// Waits until a replica has written as this holder.
 async fn has_written(audit: &Audit, replica: &Replica) {
     let began = Instant::now();
     let name = format!("({}_", replica.name);
@@ -89,7 +89,7 @@ async fn has_written(audit: &Audit, replica: &Replica) {
     }
 }
 
-/// Services that come, change and go until told to stop; those of the first half only change.
+/// Services that come, change and go until `ends`; those of the first half only change.
 async fn churn(bed: &Bed, range: &Range, ends: &AtomicBool, rounds: &AtomicUsize) {
     for round in 0.. {
         if ends.load(Ordering::Relaxed) {
@@ -126,7 +126,7 @@ fn one_writer_at_a_time(mut writes: Vec<AuditEntry>) -> Vec<String> {
     assert_eq!(
         distinct.len(),
         turns.len(),
-        "somebody wrote again: {turns:#?}"
+        "a former holder wrote again: {turns:#?}"
     );
     let mut answered: Option<&AuditEntry> = None;
     for entry in &writes {
@@ -221,7 +221,7 @@ async fn a_leader_that_is_asked_to_stop_hands_over_before_its_lease_ends() {
     leading.signal(Signal::TERM);
     let status = leading.end().await;
     assert!(status.success(), "{status}");
-    // Nobody waited for the Lease to end: it was given up, if it has not been taken already.
+    // No replica waited for the Lease to end: it was given up, if it has not been taken already.
     let holder = holder(&bed).await;
     assert!(
         !holder.starts_with(&leading.name),

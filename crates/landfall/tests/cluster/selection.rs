@@ -51,7 +51,7 @@ pub async fn at_rest(replica: &Replica) {
 }
 
 #[tokio::test]
-async fn the_class_of_a_service_and_the_default_decide_who_is_served() {
+async fn the_class_of_a_service_and_the_default_decide_whether_it_is_served() {
     let bed = Bed::open("class").await;
     let range = Range::claim();
     let audit = bed.cluster.audit();
@@ -64,7 +64,7 @@ async fn the_class_of_a_service_and_the_default_decide_who_is_served() {
             service(&name("plain"), None, &range),
             service(&name("ours"), Some("landfall.dev/local"), &range),
             service(&name("other"), Some("example.com/local"), &range),
-            service(&name("unknown"), Some("landfall.dev/nobody"), &range),
+            service(&name("unknown"), Some("landfall.dev/unserved"), &range),
         ];
         bed.apply(&manifests.concat()).await;
         bed.programmed(&[&name("ours")]).await;
@@ -87,7 +87,7 @@ async fn the_class_of_a_service_and_the_default_decide_who_is_served() {
         }
         replica.stop().await;
     }
-    // Without a default, what the default had served is left as it was: nobody asked to remove it.
+    // Without a default, what the default had served is left as it was: no edit asks for removal.
     let service = bed.service("plain-with").await;
     assert_eq!(condition(&service, "Programmed").unwrap().0, "True");
 }
@@ -120,7 +120,7 @@ async fn a_namespace_can_have_a_default_class_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_converged_cluster_costs_no_write_however_often_it_is_looked_at() {
+async fn a_converged_cluster_costs_no_write_however_often_it_is_reconciled() {
     let bed = Bed::open("quiet").await;
     let range = Range::claim();
     let replica = Replica::alone(&bed, range.admin(1), &only(&range.pool())).await;
@@ -170,7 +170,7 @@ async fn what_others_wrote_into_the_status_stays() {
 
     let audit = bed.cluster.audit();
     let foreign_condition = json!({
-        "type": "example.com/Seen", "status": "True", "reason": "Seen", "message": "by somebody",
+        "type": "example.com/Seen", "status": "True", "reason": "Seen", "message": "by another",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     let patch = json!([

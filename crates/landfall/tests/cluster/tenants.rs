@@ -19,7 +19,7 @@ use crate::traffic::{Backend, answered_by, ask, http};
 /// What the victim keeps to itself.
 const SECRETS: [&str; 5] = ["s3cret-key", "victim-web", "victim-tls", "app=vault", INNER];
 
-/// A name in the victim's certificate that is not for everybody.
+/// A name in the victim's certificate that is not public.
 const INNER: &str = "vault.victim.internal";
 
 /// The roles that let certificates be read.
@@ -35,7 +35,7 @@ fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
 }
 
-/// What is told in the attacker's namespace.
+/// What is reported in the attacker's namespace.
 async fn reported(bed: &Bed) -> String {
     let mut reported = String::new();
     for kind in ["services", "events.events.k8s.io"] {
@@ -49,8 +49,8 @@ async fn reported(bed: &Bed) -> String {
 }
 
 #[tokio::test]
-async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
-    let test = "tenants::as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it";
+async fn as_root_nothing_that_a_tenant_writes_harms_another_or_discloses_its_data() {
+    let test = "tenants::as_root_nothing_that_a_tenant_writes_harms_another_or_discloses_its_data";
     if !inside(test).await {
         return;
     }
@@ -216,7 +216,7 @@ async fn as_root_nothing_that_a_tenant_writes_harms_another_or_tells_of_it() {
         for secret in SECRETS {
             assert!(
                 !reported.contains(secret),
-                "{what} tells {secret}: {reported}"
+                "{what} discloses {secret}: {reported}"
             );
         }
         let all = [
@@ -274,7 +274,7 @@ async fn annotations_in_our_own_words_take_no_address_neither_at_once_nor_after_
     apply(&forging("attack", &held, "", &[])).await;
     apply(&forging("older", &held, "", &recorded)).await;
 
-    // What the pool gives out next, asked for by the one to whom it is said to belong.
+    // The address that the pool assigns next, requested by the Service that forges a claim to it.
     let next: std::net::Ipv4Addr = held.parse().unwrap();
     let next = std::net::Ipv4Addr::from(u32::from(next) + 1).to_string();
     let class = "  loadBalancerClass: landfall.dev/none\n";
@@ -348,7 +348,7 @@ async fn reached(bed: &Bed, admin: SocketAddr, what: &str, before: f64) {
     loop {
         let is_reached = match limit(what) {
             None => true,
-            Some(Limit::Told(reason)) => reported(bed).await.contains(reason),
+            Some(Limit::Reported(reason)) => reported(bed).await.contains(reason),
             Some(Limit::Counted(_)) => counted(admin, what).await > before,
         };
         if is_reached {
@@ -393,7 +393,7 @@ async fn clients(bed: &Bed) -> Vec<String> {
     let mut answers = Vec::new();
     for item in list["items"].as_array().unwrap() {
         let name = item["metadata"]["name"].as_str().unwrap();
-        // It points its checks at a member of the victim, which anybody on this network can reach.
+        // Its checks go to a member of the victim, which any client on this network can reach.
         if name.starts_with("check-") {
             continue;
         }
@@ -454,7 +454,7 @@ async fn the_admission_policy_keeps_reserved_annotations_from_namespaces_that_ar
     ];
     let all = [&["-n", bed.namespace.as_str()], &more[..]].concat();
     assert!(kubectl.run(&all).await.is_err());
-    // Who runs the cluster trusts a namespace.
+    // The administrator trusts a namespace.
     kubectl
         .run(&[
             "label",

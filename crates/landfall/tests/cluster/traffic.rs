@@ -1,4 +1,4 @@
-//! Backends that say who they are, and clients that ask them.
+//! Backends that send their names, and clients that ask for them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::bed::{DEADLINE, LOOK};
 
-/// Writes its name to everybody who sends a byte.
+/// Sends its name to every client that sends a byte.
 pub struct Backend {
     task: JoinHandle<()>,
 }
@@ -22,7 +22,7 @@ impl Backend {
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 tokio::spawn(async move {
-                    // A client that leaves early is none of our business.
+                    // A client that leaves early needs no answer.
                     if stream.read_u8().await.is_ok() {
                         let _ = stream.write_all(name.as_bytes()).await;
                     }
@@ -39,7 +39,7 @@ impl Drop for Backend {
     }
 }
 
-/// Who answers at an address.
+/// The name of the backend that answers at an address.
 pub async fn ask(address: SocketAddr) -> io::Result<String> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -73,7 +73,7 @@ pub async fn answered_by(address: SocketAddr, names: &[&str]) {
     }
 }
 
-/// Waits until nobody listens there.
+/// Waits until connections to the address are refused.
 pub async fn refused(address: SocketAddr) {
     let began = Instant::now();
     while TcpStream::connect(address).await.is_ok() {

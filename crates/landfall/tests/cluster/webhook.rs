@@ -1,4 +1,4 @@
-//! A real admission webhook over HTTPS that lets nobody write the status of one Service.
+//! A real admission webhook over HTTPS that rejects every write of the status of one Service.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ impl Guard {
             while let Ok((stream, _)) = listener.accept().await {
                 let (acceptor, count) = (acceptor.clone(), count.clone());
                 connections.spawn(async move {
-                    // Whoever hangs up has had his answer.
+                    // A client that disconnects needs no answer.
                     if let Ok(stream) = acceptor.accept(stream).await {
                         let validate = service_fn(move |request| validate(request, count.clone()));
                         let _ended = hyper::server::conn::http1::Builder::new()
@@ -84,7 +84,7 @@ impl Guard {
             "webhooks": [{
                 "name": "guard.example.com",
                 "clientConfig": {
-                    "url": format!("https://{}/judge", self.address), "caBundle": authority,
+                    "url": format!("https://{}/validate", self.address), "caBundle": authority,
                 },
                 "rules": [{
                     "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
@@ -142,7 +142,7 @@ async fn a_webhook_that_rejects_a_status_holds_up_that_service_alone() {
     let guard = Guard::start().await;
     bed.kubectl().apply(&guard.configuration()).await.unwrap();
     bed.apply(&service("forbidden", &range)).await;
-    // A webhook is asked once the API server has heard of it.
+    // A webhook is asked once the API server has received it.
     let patch = r#"{"metadata": {"annotations": {"a": "b"}}}"#;
     let namespace = bed.namespace.as_str();
     let probe = [
@@ -158,7 +158,7 @@ async fn a_webhook_that_rejects_a_status_holds_up_that_service_alone() {
     ];
     let began = std::time::Instant::now();
     while bed.kubectl().run(&probe).await.is_ok() {
-        assert!(began.elapsed() < crate::bed::DEADLINE, "nobody asks it");
+        assert!(began.elapsed() < crate::bed::DEADLINE, "it is not asked");
         tokio::time::sleep(crate::bed::LOOK).await;
     }
     let by_hand = guard.asked.load(Ordering::Relaxed);

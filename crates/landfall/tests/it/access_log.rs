@@ -13,8 +13,8 @@ use crate::backend::Backend;
 use crate::blocked_log::works;
 use crate::client;
 use crate::lab::{DEADLINE, Lab};
-use crate::look::at;
 use crate::manifest::svc;
+use crate::view::at;
 
 fn logging(lab: &mut Lab, to: &Path, more: &[&str]) -> impl Future<Output = ()> {
     let (to, more) = (
@@ -79,7 +79,7 @@ async fn requests_and_connections_are_lines_of_the_file() {
     assert_eq!(found["target"], "/cart");
     assert_eq!(found["member"], web.address.to_string());
     let target = at(&lab.ready("default/lines").await, 8080);
-    client::who(target).await.unwrap();
+    client::member(target).await.unwrap();
     line(&path, &["default/lines", "\"bytesIn\":", "\"end\":\"ok\""]).await;
     assert_eq!(lost(&lab).await, 0);
 }
@@ -119,7 +119,7 @@ async fn an_access_log_on_a_full_disk_stops_nothing_and_what_is_lost_is_counted(
     let began = Instant::now();
     while lost(&lab).await == 0 {
         assert!(began.elapsed() < DEADLINE, "nothing is lost");
-        client::who(target).await.unwrap();
+        client::member(target).await.unwrap();
     }
     works(lab).await;
 }
@@ -140,7 +140,7 @@ async fn a_fifo_without_a_reader_stops_nothing_and_has_lines_once_it_has_one() {
     let began = Instant::now();
     while lost(&lab).await == 0 {
         assert!(began.elapsed() < DEADLINE, "nothing is lost");
-        client::who(target).await.unwrap();
+        client::member(target).await.unwrap();
     }
     // Opening waits for the other end.
     let reading = std::thread::spawn(move || {
@@ -150,7 +150,7 @@ async fn a_fifo_without_a_reader_stops_nothing_and_has_lines_once_it_has_one() {
     });
     while !reading.is_finished() {
         assert!(began.elapsed() < DEADLINE, "no line comes");
-        client::who(target).await.unwrap();
+        client::member(target).await.unwrap();
     }
     assert_eq!(&reading.join().unwrap()[..9], b"{\"time\":\"");
     works(lab).await;

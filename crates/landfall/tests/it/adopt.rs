@@ -36,7 +36,7 @@ async fn what_the_reference_made_is_shown_as_taken_over_without_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_differs_is_a_step_and_what_can_not_be_had_is_told() {
+async fn what_differs_is_a_step_and_what_can_not_be_had_is_reported() {
     let scene = Scene::set().await;
     scene.reference_makes("c1", "web");
     let key = "loadbalancer.openstack.org/timeout-client-data";
@@ -98,8 +98,8 @@ async fn to_apply_takes_a_cluster_and_a_cloud() {
     let scene = Scene::set().await;
     let ended = scene.run("adopt", &["--apply"]).await;
     assert_eq!(ended.code(), Some(2), "{}", ended.stderr);
-    let nobody: &[&Path] = &[&scene.lab.folder()];
-    let ended = scene.lab.landfall(&["adopt", "-f"], nobody).await;
+    let manifests: &[&Path] = &[&scene.lab.folder()];
+    let ended = scene.lab.landfall(&["adopt", "-f"], manifests).await;
     assert_eq!(ended.code(), Some(1));
     assert!(ended.stderr.contains("--cloud-config"), "{}", ended.stderr);
     assert!(scene.sim.calls().is_empty());

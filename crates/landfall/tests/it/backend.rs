@@ -1,4 +1,4 @@
-//! Backends inside the test: they say who they are, whom they see, and count.
+//! Backends inside the test: they send their name and the peer that they see, and count.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ enum Kind {
     Datagrams,
 }
 
-/// What a backend counts, and what it is told to do.
+/// What a backend counts, and how it is to answer.
 #[derive(Debug, Default)]
 struct State {
     /// Connections ever, except those of monitors, which say nothing.
@@ -282,7 +282,7 @@ fn version_two(head: &[u8], body: &[u8]) -> String {
 async fn echo_datagrams(socket: UdpSocket, name: String, state: Arc<State>) {
     let mut buffer = vec![0; 65_536];
     loop {
-        // An answer that nobody wanted shows as an error of the next call.
+        // An answer that no client takes shows as an error of the next call.
         let Ok((length, peer)) = socket.recv_from(&mut buffer).await else {
             continue;
         };

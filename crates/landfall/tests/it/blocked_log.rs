@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::backend::Backend;
 use crate::client;
 use crate::lab::{DEADLINE, Lab};
-use crate::look::at;
 use crate::manifest::svc;
+use crate::view::at;
 
 /// The write end of a pipe whose reader keeps it, and reads nothing, and which is full.
 fn hanging() -> (PipeReader, Stdio) {
@@ -44,7 +44,7 @@ pub async fn works(mut lab: Lab) {
     let web = |port| svc("web").tcp(port).members(&[backend.address]).yaml();
     lab.write("web.yaml", &web(8080));
     let first = lab.ready("default/web").await;
-    assert_eq!(client::who(at(&first, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&first, 8080)).await.unwrap(), "pod");
     for port in 8081..8086 {
         lab.write("web.yaml", &web(port));
         let edited = |view: &landfall_model::view::ServiceView| {
@@ -52,12 +52,12 @@ pub async fn works(mut lab: Lab) {
             ports.eq([port])
         };
         let edited = lab.until("default/web", "is edited", edited).await;
-        assert_eq!(client::who(at(&edited, port)).await.unwrap(), "pod");
+        assert_eq!(client::member(at(&edited, port)).await.unwrap(), "pod");
     }
     let second = svc("second").tcp(80).members(&[backend.address]).yaml();
     lab.write("second.yaml", &second);
     let second = lab.ready("default/second").await;
-    assert_eq!(client::who(at(&second, 80)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&second, 80)).await.unwrap(), "pod");
     assert_eq!(lab.text("/healthz").await, "ok\n");
     lab.stop().await;
 }
@@ -133,7 +133,7 @@ async fn members_that_flap_on_many_ports_fill_no_log() {
         let message = it["message"].as_str().unwrap_or_default();
         message.ends_with(" lines of default/loud left out within 60 s")
     };
-    assert!(log.iter().any(reported), "it is told of");
+    assert!(log.iter().any(reported), "it is logged");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,8 +5,8 @@ use landfall_model::view::{InstanceView, ServiceView};
 
 use crate::client;
 use crate::lab::Lab;
-use crate::look::at;
 use crate::manifest::{line_of, pool, svc};
+use crate::view::at;
 use crate::witness::{Scene, origin};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +25,7 @@ async fn broken_yaml_spoils_its_own_document_and_nothing_else() {
     assert!(place.line >= line_of(&broken, "ports: ["), "{problem}");
     let kept = scene.lab.problem(Code::ServingPreviousVersion).await;
     assert!(kept.message.contains("default/web"), "{kept}");
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
     scene.witness_serves().await;
     let ended = scene.check().await;
     assert_eq!(ended.code(), Some(1));
@@ -41,8 +41,8 @@ async fn broken_yaml_spoils_its_own_document_and_nothing_else() {
         .lab
         .write("web.yaml", &format!("{second}---\n{broken}"));
     let second = scene.lab.ready("default/second").await;
-    assert_eq!(client::who(at(&second, 8080)).await.unwrap(), "pod");
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&second, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
 
     scene.lab.write("web.yaml", &good);
     assert_eq!(scene.healed().await, target);
@@ -85,7 +85,7 @@ async fn a_pool_that_is_written_wrongly_stays_as_it_was() {
     // New Services get addresses of the pool as it was.
     scene.lab.write("web.yaml", &scene.web().yaml());
     let web = scene.lab.ready("default/web").await;
-    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&web, 8080)).await.unwrap(), "pod");
     let checked = scene.check().await;
     assert_eq!(checked.code(), Some(1));
     assert!(
@@ -109,7 +109,7 @@ async fn a_service_that_stands_in_two_files_says_so_itself() {
     };
     let web = scene
         .lab
-        .until("default/web", "tells of its double", reported)
+        .until("default/web", "reports its duplicate", reported)
         .await;
     assert_eq!(at(&web, 8080), target);
     for arguments in [
@@ -133,7 +133,7 @@ async fn a_manifest_that_becomes_a_directory_withdraws_nothing() {
     std::fs::create_dir(scene.lab.file("web.yaml")).unwrap();
     let problem = scene.lab.problem(Code::InvalidManifest).await;
     assert!(problem.message.contains("it is a directory"), "{problem}");
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
     scene.witness_serves().await;
     std::fs::remove_dir(scene.lab.file("web.yaml")).unwrap();
     scene.lab.write("web.yaml", &good);

@@ -1,5 +1,4 @@
-//! Clients: what somebody outside does with an address. Whatever they ask for ends before the
-//! deadline, if only as an error.
+//! Clients of an address. Whatever they ask for ends before the deadline, if only as an error.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -28,9 +27,9 @@ pub struct Talk<S = TcpStream> {
 /// What such a backend answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Who answered.
+    /// The name of the backend.
     pub name: String,
-    /// Whom it sees at the other end of its connection.
+    /// The peer that it sees at the other end of its connection.
     pub peer: SocketAddr,
     /// The PROXY header that came first: `none`, or version, source and destination.
     pub header: String,
@@ -142,16 +141,16 @@ pub async fn say(at: SocketAddr, text: &str) -> io::Result<Said> {
     Talk::to(at).await?.say(text).await
 }
 
-/// Who answers on a connection of its own.
-pub async fn who(at: SocketAddr) -> io::Result<String> {
-    Ok(say(at, "who?").await?.name)
+/// The name of the member that answers on a connection of its own.
+pub async fn member(at: SocketAddr) -> io::Result<String> {
+    Ok(say(at, "name").await?.name)
 }
 
-/// Who answers, over so many connections of their own, sorted.
+/// The names of the members that answer, over so many connections of their own, sorted.
 pub async fn roll_call(at: SocketAddr, count: usize) -> Vec<String> {
     let mut names = Vec::new();
     for _ in 0..count {
-        names.push(who(at).await.unwrap());
+        names.push(member(at).await.unwrap());
     }
     names.sort();
     names

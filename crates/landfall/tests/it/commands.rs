@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::backend::Backend;
 use crate::client::{self, Talk};
 use crate::lab::Lab;
-use crate::look::{at, is_ready, listener};
 use crate::manifest::{slice, svc};
+use crate::view::{at, is_ready, listener};
 
 /// Services in every state that there is.
 pub struct Showcase {
@@ -85,22 +85,26 @@ impl Showcase {
         ] {
             lab.write(&format!("{name}.yaml"), &text);
             let validated = |service: &ServiceView| !service.status.conditions.is_empty();
-            lab.until(key, "was judged", validated).await;
+            lab.until(key, "was validated", validated).await;
         }
         for key in ["default/api", "default/dns"] {
             lab.ready(key).await;
         }
-        lab.until("store/shop", "has found who is sick", |service| {
-            let health = |name: &str| {
-                let mut members = service.listeners.iter().flat_map(|it| &it.members);
-                let member = members.find(|it| it.name.as_deref() == Some(name));
-                member.map(|member| member.health)
-            };
-            is_ready(service)
-                && health("shop-a") == Some(Health::Up)
-                && health("shop-b") == Some(Health::Up)
-                && health("shop-c") == Some(Health::Down)
-        })
+        lab.until(
+            "store/shop",
+            "has found the member that is down",
+            |service| {
+                let health = |name: &str| {
+                    let mut members = service.listeners.iter().flat_map(|it| &it.members);
+                    let member = members.find(|it| it.name.as_deref() == Some(name));
+                    member.map(|member| member.health)
+                };
+                is_ready(service)
+                    && health("shop-a") == Some(Health::Up)
+                    && health("shop-b") == Some(Health::Up)
+                    && health("shop-c") == Some(Health::Down)
+            },
+        )
         .await;
         lab.settled().await;
         Self {
@@ -116,7 +120,7 @@ impl Showcase {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn get_and_explain_tell_people_what_is_served_and_why_not() {
+async fn get_and_explain_show_what_is_served_and_why_not() {
     let scene = Showcase::set().await;
     insta::assert_snapshot!("get", scene.say(&["get", "services"]).await);
     insta::assert_snapshot!("get_wide", scene.say(&["get", "svc", "-o", "wide"]).await);
@@ -270,13 +274,13 @@ async fn manifests_from_standard_input_are_served() {
         let service = lab.ready(&format!("default/{name}")).await;
         let origin = service.origin.clone().unwrap();
         assert_eq!(&*origin.file, "-");
-        let target = crate::look::at(&service, 8080);
-        assert_eq!(client::who(target).await.unwrap(), "pod");
+        let target = crate::view::at(&service, 8080);
+        assert_eq!(client::member(target).await.unwrap(), "pod");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn get_and_explain_tell_what_was_turned_away_and_how_many_wait() {
+async fn get_and_explain_show_what_was_refused_and_how_many_wait() {
     let lab = Lab::new();
     let lines = Backend::lines("lines", lab.ranges.backend(1, 3001)).await;
     let closed = svc("closed").tcp(8080).members(&[lines.address]);
@@ -293,13 +297,13 @@ async fn get_and_explain_tell_what_was_turned_away_and_how_many_wait() {
     assert!(!list.contains("REFUSED"), "{list}");
 
     let target = at(&lab.ready("default/closed").await, 8080);
-    assert!(client::who(target).await.is_err());
+    assert!(client::member(target).await.is_err());
     let refused = |service: &ServiceView| listener(service, 8080).traffic.failed == 1;
     lab.until("default/closed", "has refused one", refused)
         .await;
     let target = at(&lab.ready("default/busy").await, 8080);
     let mut served = Talk::to(target).await.unwrap();
-    served.say("who?").await.unwrap();
+    served.say("name").await.unwrap();
     let _waiting = Talk::to(target).await.unwrap();
     let waits = |service: &ServiceView| {
         let measured = listener(service, 8080).measured.as_ref();

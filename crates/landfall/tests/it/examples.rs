@@ -7,7 +7,7 @@ use landfall_model::status::ConditionType;
 use landfall_model::view::InstanceView;
 
 use crate::lab::Lab;
-use crate::look::met;
+use crate::view::met;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")

@@ -1,4 +1,4 @@
-//! Members that fall sick, die, come back, or leave: what clients and conditions notice.
+//! Members that fail, come back, or leave: what clients and conditions show.
 
 use landfall_model::reason::Code;
 use landfall_model::status::ConditionType;
@@ -7,8 +7,8 @@ use landfall_model::view::{Health, ServiceView};
 use crate::backend::{self, Backend};
 use crate::client::{self, Talk};
 use crate::lab::Lab;
-use crate::look::{at, condition, health_of, is_ready, listener};
 use crate::manifest::{slice, svc};
+use crate::view::{at, condition, health_of, is_ready, listener};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_backend_shows_in_conditions_and_so_does_its_return() {
@@ -48,7 +48,9 @@ async fn a_dead_backend_shows_in_conditions_and_so_does_its_return() {
     let stopped = |service: &ServiceView| {
         condition(service, ConditionType::Programmed) == (false, Code::NoHealthyMembers)
     };
-    let web = lab.until("default/web", "has nobody left", stopped).await;
+    let web = lab
+        .until("default/web", "has no member left", stopped)
+        .await;
     assert_eq!(
         condition(&web, ConditionType::Accepted),
         (true, Code::Accepted)
@@ -72,7 +74,7 @@ async fn a_dead_backend_shows_in_conditions_and_so_does_its_return() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_http_check_takes_a_sick_backend_out_and_a_dead_one_is_tried_around() {
+async fn an_http_check_takes_a_failing_backend_out_and_a_dead_one_is_skipped() {
     let lab = Lab::new();
     let a = Backend::http("a", lab.ranges.backend(1, 3001)).await;
     let mut b = Backend::http("b", lab.ranges.backend(2, 3001)).await;
@@ -87,7 +89,7 @@ async fn an_http_check_takes_a_sick_backend_out_and_a_dead_one_is_tried_around()
     let target = at(&lab.ready("default/web").await, 8080);
     a.sick(true);
     let sick = |service: &ServiceView| health_of(service, a.address) == Some(Health::Down);
-    let web = lab.until("default/web", "knows who is sick", sick).await;
+    let web = lab.until("default/web", "knows that a is down", sick).await;
     let member = listener(&web, 8080)
         .members
         .iter()
@@ -98,7 +100,7 @@ async fn an_http_check_takes_a_sick_backend_out_and_a_dead_one_is_tried_around()
     }
     a.sick(false);
     let well = |service: &ServiceView| health_of(service, a.address) == Some(Health::Up);
-    lab.until("default/web", "knows who is well", well).await;
+    lab.until("default/web", "knows that a is up", well).await;
     // Before the monitor notices, the others are tried.
     b.stop().await;
     for _ in 0..6 {

@@ -16,9 +16,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client;
-use crate::look::{find, is_ready};
 use crate::process::{Ended, Running, program, run};
 use crate::ranges::Ranges;
+use crate::view::{find, is_ready};
 
 /// More than anything takes on a busy machine. Nothing waits this long unless it fails.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -406,9 +406,9 @@ impl Lab {
         self.wait(&format!("{key} is gone"), gone).await;
     }
 
-    /// Waits until a reason of this code is told of a Service.
+    /// Waits until a reason of this code is reported of a Service.
     pub async fn reason(&self, key: &str, code: Code) -> Reason {
-        let what = format!("{key} tells {code}");
+        let what = format!("{key} reports {code}");
         self.wait(&what, |view| {
             let service = find(view, key)?;
             let mut reasons = service.reasons.iter();
@@ -417,9 +417,9 @@ impl Lab {
         .await
     }
 
-    /// Waits until a reason of this code is told of the manifests or pools.
+    /// Waits until a reason of this code is reported of the manifests or pools.
     pub async fn problem(&self, code: Code) -> Reason {
-        self.wait(&format!("{code} is told"), |view| {
+        self.wait(&format!("{code} is reported"), |view| {
             let mut problems = view.problems.iter();
             problems.find(|reason| reason.code == code).cloned()
         })
@@ -447,7 +447,7 @@ impl Lab {
         }
     }
 
-    /// Runs a command of the binary against this instance (against nobody, if it does not run).
+    /// Runs a command of the binary against this instance (if it does not run, against none).
     pub async fn landfall(&self, arguments: &[&str], paths: &[&Path]) -> Ended {
         self.landfall_reading(arguments, paths, "").await
     }
@@ -463,13 +463,13 @@ impl Lab {
         arguments.extend(paths.iter().map(|path| path.to_str().unwrap()));
         let mut command = program(self.home.path(), &arguments);
         let admin = self.running.as_ref().and_then(|running| running.admin);
-        let admin = admin.unwrap_or_else(|| self.nobody());
+        let admin = admin.unwrap_or_else(|| self.unused_address());
         command.env("LANDFALL_ADMIN", admin.to_string());
         run(command, input).await
     }
 
-    /// Where nobody answers.
-    pub fn nobody(&self) -> SocketAddr {
+    /// An address at which nothing answers.
+    pub fn unused_address(&self) -> SocketAddr {
         SocketAddr::new(self.ranges.spare(1), 9)
     }
 
@@ -489,7 +489,7 @@ impl Drop for Lab {
         let Some(running) = &mut self.running else {
             return;
         };
-        // It may have ended already; then there is nobody to kill.
+        // It may have ended already; then there is nothing to kill.
         let _ = running.child.kill();
         let status = running.child.wait();
         if std::thread::panicking() {

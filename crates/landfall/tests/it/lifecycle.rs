@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
 use crate::lab::{DEADLINE, LOOK, Lab};
-use crate::look::at;
 use crate::manifest::svc;
 use crate::process::Ended;
+use crate::view::at;
 
 /// Starts that are over at once.
 async fn refused(lab: Lab) -> Ended {
@@ -29,13 +29,16 @@ async fn refused(lab: Lab) -> Ended {
 }
 
 #[tokio::test]
-async fn nobody_at_the_admin_address_is_said_with_what_to_try() {
+async fn an_admin_address_that_refuses_is_reported_with_a_remedy() {
     let lab = Lab::new();
     lab.write("web.yaml", &svc("web").tcp(8080).yaml());
     for arguments in [&["get", "services"][..], &["explain", "default/web"]] {
         let ended = lab.landfall(arguments, &[]).await;
         assert_eq!((ended.code(), ended.stdout.as_str()), (Some(1), ""));
-        let beginning = format!("landfall: no instance answers at {}: ", lab.nobody());
+        let beginning = format!(
+            "landfall: no instance answers at {}: ",
+            lab.unused_address()
+        );
         assert!(ended.stderr.starts_with(&beginning), "{}", ended.stderr);
         assert!(ended.stderr.contains("refused"), "{}", ended.stderr);
         assert!(ended.stderr.contains("LANDFALL_ADMIN"), "{}", ended.stderr);
@@ -48,10 +51,10 @@ async fn nobody_at_the_admin_address_is_said_with_what_to_try() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn somebody_else_at_the_admin_address_is_not_taken_for_an_instance() {
+async fn another_server_at_the_admin_address_is_not_taken_for_an_instance() {
     let lab = Lab::new();
-    let other_owner = Backend::http("stranger", lab.ranges.backend(1, 3001)).await;
-    let address = other_owner.address.to_string();
+    let other = Backend::http("other", lab.ranges.backend(1, 3001)).await;
+    let address = other.address.to_string();
     let ended = lab
         .landfall(&["get", "services", "--admin", &address], &[])
         .await;
@@ -65,8 +68,8 @@ async fn somebody_else_at_the_admin_address_is_not_taken_for_an_instance() {
 
 #[tokio::test]
 async fn a_taken_admin_port_stops_the_start() {
-    let squatter = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = squatter.local_addr().unwrap().to_string();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
     let ended = refused(Lab::new().also(&["--admin", &address])).await;
     assert!(ended.stderr.contains(&address), "{}", ended.stderr);
     assert!(
@@ -89,7 +92,7 @@ async fn a_path_that_is_not_there_stops_the_start() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_none_stops_the_start() {
+async fn an_invalid_pool_stops_the_start() {
     for text in ["127.0.0.0/33", "127.0.0.9-127.0.0.1", "everything", ""] {
         let mut lab = Lab::new().also(&["--pool", text]);
         lab.spawn();
@@ -157,7 +160,7 @@ async fn an_empty_folder_is_served_until_something_comes() {
     let web = svc("web").tcp(8080).members(&[backend.address]);
     lab.write("web.yaml", &web.yaml());
     let web = lab.ready("default/web").await;
-    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&web, 8080)).await.unwrap(), "pod");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,7 +189,7 @@ async fn sigterm_lets_a_long_request_finish_and_ends_with_success() {
     let began = Instant::now();
     lab.signal(Signal::TERM);
     // Nothing new is accepted ...
-    let refuses = async || client::who(line).await.is_err();
+    let refuses = async || client::member(line).await.is_err();
     while !refuses().await {
         assert!(began.elapsed() < DEADLINE, "it goes on accepting");
         tokio::time::sleep(LOOK).await;
@@ -282,7 +285,7 @@ async fn a_second_interrupt_ends_it_at_once() {
                 .is_some_and(|it| it.contains("stopping"))
         })
     };
-    wait_until("it was told to stop", stopping).await;
+    wait_until("it is stopping", stopping).await;
     talk.say("still there").await.unwrap();
     lab.signal(Signal::INT);
     let ended = lab.end().await;
@@ -328,8 +331,8 @@ async fn log_lines_are_json_with_fixed_fields() {
     lab.write("later.yaml", &svc("later").tcp(8080).yaml());
     lab.start().await;
     let validated = |service: &ServiceView| !service.status.conditions.is_empty();
-    lab.until("default/web", "was judged", validated).await;
-    lab.until("default/later", "was judged", validated).await;
+    lab.until("default/web", "was validated", validated).await;
+    lab.until("default/later", "was validated", validated).await;
     let state = lab.state().join("lock");
     assert!(Path::new(&state).exists());
     let ended = lab.stop().await;
@@ -410,10 +413,10 @@ async fn a_service_that_wants_no_load_balancer_any_more_gives_everything_back() 
     );
     lab.gone("default/web").await;
     assert_eq!(lab.view().await.pools[0].assigned_ipv4, 0);
-    assert!(client::who(target).await.is_err());
+    assert!(client::member(target).await.is_err());
     lab.write("web.yaml", &text);
     let web = lab.ready("default/web").await;
-    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&web, 8080)).await.unwrap(), "pod");
 }
 
 async fn wait_until(what: &str, met: impl Fn() -> bool) {

@@ -1,4 +1,4 @@
-//! Manifests are edited again and again under load, and nobody outside notices.
+//! Manifests are edited again and again under load, and no client notices.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
 use crate::lab::Lab;
-use crate::look::{at, find, is_ready, listener};
 use crate::manifest::{slice, svc};
+use crate::view::{at, find, is_ready, listener};
 
 /// New connections, at least.
 const NEW: usize = 20_000;
@@ -228,7 +228,7 @@ impl Scene {
                 let extra = svc(&name).tcp(8080).members(&[self.members[0].address]);
                 self.lab.write(&format!("{name}.yaml"), &extra.yaml());
                 let extra = self.lab.ready(&format!("default/{name}")).await;
-                assert!(client::who(at(&extra, 8080)).await.is_ok());
+                assert!(client::member(at(&extra, 8080)).await.is_ok());
             }
             _ => {
                 let name = format!("extra-{round}");

@@ -1,4 +1,4 @@
-//! Who gets a connection: weights, backups, algorithms, session affinity.
+//! Which member gets a connection: weights, backups, algorithms, session affinity.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use landfall_model::view::{Health, ServiceView};
 use crate::backend::{self, Backend};
 use crate::client::{self, Talk};
 use crate::lab::Lab;
-use crate::look::{at, health_of, is_ready, listener};
 use crate::manifest::svc;
+use crate::view::{at, health_of, is_ready, listener};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn weights_and_backups_decide_who_gets_what() {
+async fn weights_and_backups_decide_which_member_gets_a_connection() {
     let lab = Lab::new();
     let [a, b, mut c, d]: [Backend; 4] = backend::pods(&lab, &["a", "b", "c", "d"])
         .await
@@ -44,7 +44,7 @@ async fn weights_and_backups_decide_who_gets_what() {
         "{names:?}"
     );
 
-    // Weights of none: nobody serves but the backup ...
+    // No member with a weight is left: only the backup serves ...
     c.stop().await;
     let (mut a, mut b) = (a, b);
     a.stop().await;

@@ -15,10 +15,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::look::is_ready;
 use crate::manifest::{line_of, svc};
 use crate::process::{self, Ended};
 use crate::scene::{CONFIG, OPTIONS, Scene, manifest};
+use crate::view::is_ready;
 
 // === impl Scene ===
 
@@ -97,7 +97,7 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plan_for_a_changed_manifest_looks_at_the_cloud_and_changes_nothing() {
+async fn a_plan_for_a_changed_manifest_reads_the_cloud_and_changes_nothing() {
     let mut scene = Scene::set().await;
     let text = manifest(&svc("web").tcp(80));
     scene.lab.write("web.yaml", &text);
@@ -160,10 +160,10 @@ async fn what_stops_the_start_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cloud_that_does_not_answer_is_told_and_keeps_nobody_else_from_working() {
+async fn a_cloud_that_does_not_answer_is_reported_and_holds_up_no_other_instance() {
     let mut scene = Scene::set().await;
-    let nobody = format!("auth-url = http://{}/v3", scene.lab.nobody());
-    scene.cloud_conf(&nobody, "");
+    let unanswered = format!("auth-url = http://{}/v3", scene.lab.unused_address());
+    scene.cloud_conf(&unanswered, "");
     let pool = scene.lab.ranges.pool_cidr();
     scene.lab = scene.lab.also(&["--pool", &pool]);
     scene.put(
@@ -220,7 +220,7 @@ async fn an_instance_that_is_switched_off_touches_no_service() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn check_reads_the_cloud_configuration_and_asks_the_cloud_when_told_to() {
+async fn check_reads_the_cloud_configuration_and_asks_the_cloud_only_on_request() {
     let scene = Scene::set().await;
     scene.cloud_conf("usrname = x", "");
     let text = fs::read_to_string(scene.lab.path("cloud.conf")).unwrap();
@@ -235,7 +235,7 @@ async fn check_reads_the_cloud_configuration_and_asks_the_cloud_when_told_to() {
         "{reported}"
     );
     assert!(reported.contains("0 errors, 1 warning\n"), "{reported}");
-    assert_eq!(scene.sim.calls().len(), 0, "nobody was asked");
+    assert_eq!(scene.sim.calls().len(), 0, "the cloud was asked");
 
     let connect = ["check", "--connect", "--cloud-config", "cloud.conf"];
     let reported = scene.lab.landfall(&connect, &[]).await.good();

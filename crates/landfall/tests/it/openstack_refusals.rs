@@ -1,5 +1,5 @@
-//! Wishes that can't be had on OpenStack: each is told with the annotation's name, and what works
-//! goes on untouched.
+//! Specs that can't be had on OpenStack: each is reported with the annotation's name, and what
+//! works goes on untouched.
 
 use std::time::Instant;
 
@@ -8,15 +8,18 @@ use landfall_model::reason::Severity;
 use landfall_model::view::ServiceView;
 
 use crate::lab::{DEADLINE, LOOK};
-use crate::look::is_ready;
 use crate::manifest::{Svc, svc};
 use crate::scene::Scene;
+use crate::view::is_ready;
 
 /// No option takes this, unless it takes any text.
 const GARBAGE: &str = "\u{1f980} =,;";
 
 /// Prefixes of the annotations that cloud-provider-openstack reads.
 const PREFIXES: [&str; 2] = ["loadbalancer.openstack.org/", "service.beta.kubernetes.io/"];
+
+/// The prefix of annotations that only Exoscale's controller reads.
+const OF_ANOTHER: &str = "service.beta.kubernetes.io/exoscale-";
 
 /// Every annotation that cloud-provider-openstack reads, from the page that is made of the table.
 fn annotations() -> Vec<String> {
@@ -27,6 +30,7 @@ fn annotations() -> Vec<String> {
     });
     let keys: Vec<String> = rows
         .filter(|key| PREFIXES.iter().any(|it| key.starts_with(it)))
+        .filter(|key| !key.starts_with(OF_ANOTHER))
         .collect();
     assert!(keys.len() > 35, "{keys:?}");
     keys
@@ -89,7 +93,7 @@ fn is_reported(service: &ServiceView, key: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_annotation_with_a_wrong_value_is_told_and_leaves_what_works_alone() {
+async fn every_annotation_with_a_wrong_value_is_reported_and_leaves_what_works_alone() {
     let mut scene = Scene::set().await;
     scene.write("web", &web());
     scene.lab.start().await;
@@ -102,7 +106,7 @@ async fn every_annotation_with_a_wrong_value_is_told_and_leaves_what_works_alone
             continue;
         }
         scene.write("web", &web().annotation(&key, wrong(&key)));
-        let what = format!("tells of {key}");
+        let what = format!("reports {key}");
         let now = scene
             .lab
             .until("default/web", &what, |it| is_reported(it, &key))
@@ -118,7 +122,7 @@ async fn every_annotation_with_a_wrong_value_is_told_and_leaves_what_works_alone
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_decided_when_it_is_made_is_told_then_and_leaves_what_works_alone() {
+async fn what_is_decided_when_it_is_made_is_reported_then_and_leaves_what_works_alone() {
     let mut scene = Scene::set().await;
     scene.write("web", &web());
     scene.lab.start().await;
@@ -138,7 +142,7 @@ async fn what_is_decided_when_it_is_made_is_told_then_and_leaves_what_works_alon
     }
     for (number, key) in keys.iter().enumerate() {
         let service = format!("default/new{number}");
-        let what = format!("tells of {key}");
+        let what = format!("reports {key}");
         let reported = scene.lab.until(&service, &what, |it| is_reported(it, key));
         assert!(!is_ready(&reported.await), "{key}");
     }
@@ -157,7 +161,7 @@ async fn what_is_decided_when_it_is_made_is_told_then_and_leaves_what_works_alon
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wishes_that_contradict_each_other_are_told_and_leave_what_works_alone() {
+async fn annotations_that_contradict_each_other_are_reported_and_leave_what_works_alone() {
     let mut scene = Scene::set().await;
     scene.write("web", &web());
     scene.lab.start().await;
@@ -182,7 +186,7 @@ async fn wishes_that_contradict_each_other_are_told_and_leave_what_works_alone()
             let mut reasons = it.reasons.iter();
             reasons.any(|it| it.severity == Severity::Error)
         };
-        let what = format!("tells of {case:?}");
+        let what = format!("reports {case:?}");
         scene.lab.until("default/web", &what, is_refused).await;
         assert!(scene.sim.writes().is_empty(), "{case:?}");
         scene.write("web", &web());

@@ -131,7 +131,7 @@ const ADVICE: &[(Code, &str)] = &[
         "Give `--pool`, or an IPAddressPool among the manifests.",
     ),
     (
-        Code::PoolsInDoubt,
+        Code::PoolsIncomplete,
         "Correct the source that `landfall get` and the status page list as a problem: a pool, a \
          file, or the permission to read pools.",
     ),

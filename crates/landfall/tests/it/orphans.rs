@@ -1,4 +1,4 @@
-//! `landfall orphans`: what nobody owns, found and removed by the real binary in the simulated
+//! `landfall orphans`: what no Service owns, found and removed by the real binary in the simulated
 //! cloud.
 
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_says_yes_deletes_exactly_these() {
+async fn with_yes_exactly_these_are_deleted() {
     let leak = Leak::set().await;
     let Leak { scene, leaked } = &leak;
     let before = scene.sim.snapshot_foreign();
@@ -153,7 +153,7 @@ async fn floating_ips_stay_where_that_is_asked_for() {
         reported.ends_with("2 deleted, 0 could not be\n"),
         "{reported}"
     );
-    // Both are without a load balancer now, and are told.
+    // Both are without a load balancer now, and are listed.
     let [one, _, other, _] = &leak.leaked;
     let left = BTreeSet::from([one.clone(), other.clone()]);
     // One is in use until its load balancer has gone.
@@ -169,7 +169,7 @@ async fn floating_ips_stay_where_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_asked_without_a_terminal_and_nothing_deleted() {
+async fn without_a_terminal_there_is_no_question_and_nothing_is_deleted() {
     let Leak { scene, .. } = Leak::set().await;
     let ended = scene.run("orphans", &["--delete"]).await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
@@ -179,7 +179,7 @@ async fn nobody_is_asked_without_a_terminal_and_nothing_deleted() {
     assert!(scene.sim.calls().is_empty());
 }
 
-/// `orphans --delete` at a terminal at which somebody types.
+/// `orphans --delete` at a terminal with input.
 async fn asked(scene: &Scene, keys: &str) -> Ended {
     let folder = scene.lab.folder();
     let folder = folder.to_str().unwrap();

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::backend::Backend;
 use crate::client;
 use crate::lab::Lab;
-use crate::look::{at, find};
 use crate::manifest::{Svc, line_of, svc};
+use crate::view::{at, find};
 
 /// An instance that serves `web`, and a second folder in which things differ.
 struct Scene {
@@ -144,7 +144,7 @@ async fn a_plan_of_one_service_leaves_others_alone_unless_it_prunes() {
     assert!(!plan.contains("default/web"), "{plan}");
     // It was a plan and no more.
     let old = scene.lab.service("default/old").await;
-    assert_eq!(client::who(at(&old, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&old, 8080)).await.unwrap(), "pod");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +176,7 @@ async fn a_plan_shows_what_is_given_back_when_a_service_is_not_ours_any_more() {
         );
     }
     let web = scene.lab.service("default/web").await;
-    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&web, 8080)).await.unwrap(), "pod");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,7 +232,7 @@ async fn a_plan_of_what_can_not_be_had_says_why_and_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn check_judges_files_folders_and_standard_input() {
+async fn check_validates_files_folders_and_standard_input() {
     let lab = Lab::new();
     let good = svc("web")
         .tcp(8080)
@@ -267,7 +267,7 @@ async fn check_judges_files_folders_and_standard_input() {
         nothing_wrong
     );
 
-    // Warnings are told and are no failure.
+    // Warnings are printed and are no failure.
     let warned = svc("warned")
         .tcp(8080)
         .members(&[lab.ranges.backend(1, 3001)])

@@ -7,8 +7,8 @@ use landfall_model::view::{InstanceView, ServiceView};
 use crate::backend::Backend;
 use crate::client;
 use crate::lab::Lab;
-use crate::look::{at, condition, is_ready};
 use crate::manifest::{pool, svc};
+use crate::view::{at, condition, is_ready};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pools_are_chosen_by_request_namespace_and_priority() {
@@ -63,7 +63,7 @@ async fn pools_are_chosen_by_request_namespace_and_priority() {
     ] {
         let service = lab.ready(key).await;
         assert_eq!(at(&service, 8080).ip(), lab.ranges.pool(last), "{key}");
-        assert_eq!(client::who(at(&service, 8080)).await.unwrap(), "pod");
+        assert_eq!(client::member(at(&service, 8080)).await.unwrap(), "pod");
     }
     let lost = lab.reason("default/lost", Code::PoolNotFound).await;
     assert!(lost.message.contains("nowhere"), "{lost}");
@@ -104,7 +104,7 @@ async fn an_edited_pool_keeps_what_still_fits_and_moves_what_does_not() {
         let service = lab.ready(&format!("default/{name}")).await;
         assert_eq!(at(&service, 8080).ip(), lab.ranges.pool(last));
     }
-    // Wider: nobody moves.
+    // Wider: no Service moves.
     let text = |first: u8, last: u8| {
         let range = format!("{}-{}", lab.ranges.pool(first), lab.ranges.pool(last));
         pool("edge", &[range], &[])
@@ -123,15 +123,15 @@ async fn an_edited_pool_keeps_what_still_fits_and_moves_what_does_not() {
         is_ready(service) && address == Some(lab.ranges.pool(5))
     };
     let c = lab.until("default/c", "has moved", moved).await;
-    assert_eq!(client::who(at(&c, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&c, 8080)).await.unwrap(), "pod");
     for (name, last) in [("a", 10), ("b", 11)] {
         let service = lab.service(&format!("default/{name}")).await;
         assert!(is_ready(&service));
         assert_eq!(at(&service, 8080).ip(), lab.ranges.pool(last));
     }
-    // Nobody new is accepted at the old address, and who was there may end in peace.
+    // The old address accepts no new connection, and open ones may end by themselves.
     assert!(
-        client::who((lab.ranges.pool(12), 8080).into())
+        client::member((lab.ranges.pool(12), 8080).into())
             .await
             .is_err()
     );
@@ -190,7 +190,7 @@ async fn a_refused_change_of_address_keeps_the_address_that_is_held() {
         condition(&web, ConditionType::Programmed),
         (true, Code::Ready)
     );
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
     // One that can be had is moved to.
     let wanted = lab.ranges.pool(99);
     let asking = service.option("addresses", &wanted.to_string());
@@ -199,6 +199,6 @@ async fn a_refused_change_of_address_keeps_the_address_that_is_held() {
         is_ready(service) && service.status.addresses().next() == Some(wanted)
     };
     lab.until("default/web", "has moved", moved).await;
-    assert_eq!(client::who((wanted, 8080).into()).await.unwrap(), "pod");
-    assert!(client::who(target).await.is_err());
+    assert_eq!(client::member((wanted, 8080).into()).await.unwrap(), "pod");
+    assert!(client::member(target).await.is_err());
 }

@@ -147,8 +147,8 @@ pub async fn run(command: std::process::Command, stdin: &str) -> Ended {
     }
 }
 
-/// Runs a program at a terminal at which somebody types. What it prints goes elsewhere, as through
-/// a pipe.
+/// Runs a program at a terminal at which `keys` are typed. What it prints goes elsewhere, as
+/// through a pipe.
 pub async fn typed(mut command: std::process::Command, keys: &str) -> Ended {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let terminal = openpt(flags).unwrap();

@@ -1,4 +1,4 @@
-//! The PROXY protocol: written toward members, and believed from those who may say it.
+//! The PROXY protocol: written toward members, and accepted from trusted peers.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,8 +7,8 @@ use landfall_model::view::ServiceView;
 use crate::backend::Backend;
 use crate::client::{Said, Talk};
 use crate::lab::Lab;
-use crate::look::{at, listener};
 use crate::manifest::svc;
+use crate::view::{at, listener};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_learn_the_client_in_the_version_that_is_in_force() {
@@ -53,10 +53,10 @@ fn version_two(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn headers_are_believed_from_trusted_peers_and_from_nobody_else() {
+async fn headers_are_accepted_from_trusted_peers_only() {
     let lab = Lab::new();
     let a = Backend::lines("a", lab.ranges.backend(1, 3001)).await;
-    let (front, other_owner) = (lab.ranges.client(1), lab.ranges.client(2));
+    let (front, untrusted) = (lab.ranges.client(1), lab.ranges.client(2));
     let allowed = "198.51.100.0/24";
     let service = svc("web")
         .tcp(8080)
@@ -87,8 +87,8 @@ async fn headers_are_believed_from_trusted_peers_and_from_nobody_else() {
     }
     // A trusted peer that sends none is no client of this port.
     assert!(said(front, b"").await.is_err());
-    // From anybody else it is payload, and the member sees who it really is.
-    let mut talk = Talk::from(other_owner, target).await.unwrap();
+    // From any other peer it is payload, and the member sees the peer's real address.
+    let mut talk = Talk::from(untrusted, target).await.unwrap();
     let real = talk.local();
     talk.send(b"PROXY TCP4 1.2.3.4").await.unwrap();
     let answer = talk.say("").await;
@@ -96,15 +96,15 @@ async fn headers_are_believed_from_trusted_peers_and_from_nobody_else() {
     assert!(error.contains("PROXY TCP4 1.2.3.4"), "{error}");
     assert!(error.contains(&format!("v2 {real} {target}")), "{error}");
 
-    // Source ranges look at the client that the header names.
+    // Source ranges are checked against the client that the header names.
     let guarded = service.spec(format!("loadBalancerSourceRanges: [{allowed}]"));
     lab.write("web.yaml", &guarded.yaml());
     lab.settled().await;
     assert_eq!(said(front, &two).await.unwrap().name, "a");
     let foreign = version_two("203.0.113.9:1".parse().unwrap(), target);
     assert!(said(front, &foreign).await.is_err());
-    assert!(said(other_owner, b"").await.is_err());
+    assert!(said(untrusted, b"").await.is_err());
     let refused = |service: &ServiceView| listener(service, 8080).traffic.failed >= 3;
-    lab.until("default/web", "counts who was refused", refused)
+    lab.until("default/web", "counts refused clients", refused)
         .await;
 }

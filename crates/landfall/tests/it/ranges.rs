@@ -16,7 +16,7 @@ pub struct Ranges {
 
 /// The port of the claim, on the last address.
 const CLAIM_PORT: u16 = 64_999;
-/// Ports on which nobody may listen yet on the first addresses of the pool.
+/// Ports on which nothing may listen yet on the first addresses of the pool.
 const PROBED_PORTS: [u16; 3] = [8080, 8081, 9000];
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -24,7 +24,7 @@ static COUNTER: AtomicU32 = AtomicU32::new(0);
 // === impl Ranges ===
 
 impl Ranges {
-    /// Ranges that nobody else has.
+    /// Ranges that no other test has.
     pub fn claim() -> Self {
         // Other processes begin elsewhere, so that they seldom meet.
         let start = std::process::id().wrapping_mul(7919);

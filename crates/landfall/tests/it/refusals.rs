@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::backend::Backend;
 use crate::client;
 use crate::lab::Lab;
-use crate::look::{at, condition, find, met};
 use crate::manifest::{line_of, svc};
+use crate::view::{at, condition, find, met};
 use crate::witness::{Scene, origin};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,7 +70,7 @@ async fn of_two_services_that_ask_for_one_address_the_first_keeps_it() {
     scene.checked(&reason).await;
     let first = scene.lab.ready("default/first").await;
     assert_eq!(first.reasons, []);
-    assert_eq!(client::who(at(&first, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&first, 8080)).await.unwrap(), "pod");
 
     // The first one goes, and the second one gets what it asked for.
     scene.lab.remove("first.yaml");
@@ -79,11 +79,11 @@ async fn of_two_services_that_ask_for_one_address_the_first_keeps_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_that_another_process_has_is_told_and_taken_once_it_is_free() {
+async fn a_port_that_another_process_has_is_reported_and_taken_once_it_is_free() {
     let scene = Scene::set().await;
     // The next free address is the one after the witness's.
     let address = scene.lab.ranges.pool(50);
-    let squatter = TcpListener::bind((address, 8080)).unwrap();
+    let other = TcpListener::bind((address, 8080)).unwrap();
     let text = svc("web")
         .port("taken", "TCP", 8080)
         .port("free", "TCP", 8081)
@@ -112,7 +112,7 @@ async fn a_port_that_another_process_has_is_told_and_taken_once_it_is_free() {
         (false, Code::PortInUse)
     );
     // The other port of the Service does not suffer.
-    assert_eq!(client::who((address, 8081).into()).await.unwrap(), "pod");
+    assert_eq!(client::member((address, 8081).into()).await.unwrap(), "pod");
     assert_eq!(
         web.listeners
             .iter()
@@ -121,12 +121,12 @@ async fn a_port_that_another_process_has_is_told_and_taken_once_it_is_free() {
         1
     );
 
-    drop(squatter);
+    drop(other);
     scene.healed().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_not() {
+async fn a_pool_that_is_full_is_reported_and_serves_a_waiting_service_when_it_is_not() {
     let lab = Lab::new();
     let range = format!("{}-{}", lab.ranges.pool(10), lab.ranges.pool(11));
     let scene = Scene::of(lab.options(&["--pool", &range])).await;
@@ -162,7 +162,7 @@ async fn a_pool_that_is_full_says_so_and_serves_whoever_comes_first_when_it_is_n
     scene.lab.remove("other.yaml");
     let view = scene.lab.ready("default/web").await;
     assert_eq!(at(&view, 8080).ip(), scene.lab.ranges.pool(11));
-    assert_eq!(client::who(at(&view, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&view, 8080)).await.unwrap(), "pod");
     scene.witness_serves().await;
 }
 
@@ -206,7 +206,7 @@ async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow
             .iter()
             .any(|it| it.code == Code::ServingPreviousVersion)
     );
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
 
     // Members are today's, although the newest options are invalid.
     scene
@@ -219,7 +219,7 @@ async fn a_bad_annotation_leaves_the_previous_version_serving_and_members_follow
             members.into_iter().any(|it| it.address == second.address)
         })
         .await;
-    assert_eq!(client::who(target).await.unwrap(), "second");
+    assert_eq!(client::member(target).await.unwrap(), "second");
 
     scene
         .lab
@@ -286,7 +286,7 @@ async fn traffic_for_members_of_one_node_alone_is_not_to_be_had_and_the_service_
     assert_eq!(reason.origin, Some(origin(&scene.lab, "web.yaml", line)));
     // It is served all the same.
     let web = scene.lab.ready("default/web").await;
-    assert_eq!(client::who(at(&web, 8080)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&web, 8080)).await.unwrap(), "pod");
     let accepted = web.status.condition(ConditionType::Accepted).unwrap();
     assert_eq!(accepted.reason, Code::OptionNotSupported);
     assert_eq!(accepted.message, reason.to_string());
@@ -325,7 +325,7 @@ async fn a_missing_certificate_is_asked_for_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_that_nobody_serves_is_told_and_not_touched() {
+async fn a_class_that_no_provider_serves_is_reported_and_not_touched() {
     let scene = Scene::set().await;
     let text = scene
         .web()
@@ -338,7 +338,7 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
         all.find(|reason| reason.code == Code::UnknownClass)
             .cloned()
     };
-    let reason = scene.lab.wait("the class is told", reported).await;
+    let reason = scene.lab.wait("the class is reported", reported).await;
     assert_eq!(reason.field.as_deref(), Some("spec.loadBalancerClass"));
     assert_eq!(reason.value.as_deref(), Some("landfall.dev/locale"));
     assert!(reason.remedy.contains("landfall.dev/local"), "{reason}");
@@ -353,7 +353,7 @@ async fn a_class_that_nobody_serves_is_told_and_not_touched() {
     );
     scene.witness_serves().await;
 
-    // A class of somebody else is none of our business.
+    // A class of another controller is ignored.
     let foreign = text.replace("landfall.dev/locale", "example.org/other");
     scene.lab.write("web.yaml", &foreign);
     scene.lab.gone("default/web").await;
@@ -394,7 +394,7 @@ async fn reasons_are_counted_in_the_metrics_by_their_codes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_this_machine_does_not_have_is_told_with_the_command_that_adds_it() {
+async fn an_address_that_this_machine_does_not_have_is_reported_with_the_command_that_adds_it() {
     // A range for documentation: no machine has it.
     let lab = Lab::new().also(&["--pool", "192.0.2.64/30"]);
     let scene = Scene::of(lab).await;

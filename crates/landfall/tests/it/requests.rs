@@ -19,8 +19,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
 use crate::lab::Lab;
-use crate::look::{at, condition, listener};
 use crate::manifest::{slice, svc, tls_secret};
+use crate::view::{at, condition, listener};
 
 /// A certificate of its own making for some names.
 pub struct Identity {
@@ -81,7 +81,7 @@ pub async fn tls_over(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_of_one_connection_spread_and_tell_members_who_asks() {
+async fn requests_of_one_connection_spread_and_name_the_client_to_members() {
     let lab = Lab::new();
     let a = Backend::http("a", lab.ranges.backend(1, 3001)).await;
     let b = Backend::http("b", lab.ranges.backend(2, 3001)).await;
@@ -324,7 +324,7 @@ async fn tls_ends_at_the_listener_and_plain_bytes_go_on() {
     assert_eq!(said.header, format!("v2 {source} {target}"));
     let text = "x".repeat(1_000_000);
     assert_eq!(talk.say(&text).await.unwrap().name, "a");
-    // Who speaks no TLS gets nothing and disturbs nobody.
+    // A client without TLS gets nothing and disturbs no other.
     let mut plain = Talk::to(target).await.unwrap();
     assert!(plain.say("hello").await.is_err());
     assert_eq!(talk.say("still there").await.unwrap().name, "a");

@@ -12,8 +12,8 @@ use landfall_model::view::ServiceView;
 use crate::backend::Backend;
 use crate::client;
 use crate::lab::{DEADLINE, Lab};
-use crate::look::{at, find};
 use crate::manifest::{line_of, svc};
+use crate::view::{at, find};
 
 /// The address of every Service that has one.
 async fn addresses(lab: &Lab) -> BTreeMap<String, IpAddr> {
@@ -57,7 +57,7 @@ async fn kill_dash_nine_and_restart_keeps_addresses() {
     let began = Instant::now();
     lab.spawn();
     let first_answer = loop {
-        match client::who(target).await {
+        match client::member(target).await {
             Ok(name) => {
                 assert_eq!(name, "pod");
                 break began.elapsed();
@@ -76,7 +76,10 @@ async fn kill_dash_nine_and_restart_keeps_addresses() {
     assert_eq!(after, before);
     assert!(!before.values().any(|address| *address == new));
     for address in after.values() {
-        assert_eq!(client::who((*address, 8080).into()).await.unwrap(), "pod");
+        assert_eq!(
+            client::member((*address, 8080).into()).await.unwrap(),
+            "pod"
+        );
     }
 }
 
@@ -90,7 +93,7 @@ async fn kills_at_any_moment_lose_no_address_and_give_none_twice() {
     lab.ready("default/first").await;
     let mut known = addresses(&lab).await;
 
-    // The moments differ from run to run, and are told when it fails.
+    // The moments differ from run to run, and are printed when it fails.
     let mut random = u64::from(std::process::id()) | 1;
     let mut moments = Vec::new();
     for round in 0..8 {
@@ -138,12 +141,15 @@ async fn kills_at_any_moment_lose_no_address_and_give_none_twice() {
         assert_eq!(&end[key], address, "{key} moved: {moments:?}");
     }
     for address in end.values() {
-        assert_eq!(client::who((*address, 8080).into()).await.unwrap(), "pod");
+        assert_eq!(
+            client::member((*address, 8080).into()).await.unwrap(),
+            "pod"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_deleted_while_nobody_ran_is_released_and_cleaned() {
+async fn a_service_deleted_while_no_instance_ran_is_released_and_cleaned() {
     let mut lab = Lab::new();
     let backend = Backend::lines("pod", lab.ranges.backend(1, 3001)).await;
     let service = |name: &str| svc(name).tcp(8080).members(&[backend.address]);
@@ -160,8 +166,8 @@ async fn a_service_deleted_while_nobody_ran_is_released_and_cleaned() {
     lab.gone("default/gone").await;
     let view = lab.view().await;
     assert_eq!(view.pools[0].assigned_ipv4, 1);
-    assert!(client::who(address).await.is_err());
-    // Written without anybody waiting for it.
+    assert!(client::member(address).await.is_err());
+    // It is written while nothing waits for it.
     let began = Instant::now();
     while !fs::read_to_string(lab.state().join("state.journal"))
         .unwrap()
@@ -170,12 +176,12 @@ async fn a_service_deleted_while_nobody_ran_is_released_and_cleaned() {
         assert!(began.elapsed() < DEADLINE, "it is still remembered");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Nobody holds the address any more.
-    let heir = service("heir").option("addresses", &address.ip().to_string());
-    lab.write("heir.yaml", &heir.yaml());
-    let heir = lab.ready("default/heir").await;
-    assert_eq!(at(&heir, 8080), address);
-    assert_eq!(client::who(address).await.unwrap(), "pod");
+    // No Service holds the address any more.
+    let next = service("next").option("addresses", &address.ip().to_string());
+    lab.write("next.yaml", &next.yaml());
+    let next = lab.ready("default/next").await;
+    assert_eq!(at(&next, 8080), address);
+    assert_eq!(client::member(address).await.unwrap(), "pod");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,7 +205,7 @@ async fn a_service_whose_file_is_broken_at_a_restart_keeps_its_address_and_is_se
         .until("default/web", "is served and not accepted", served)
         .await;
     assert_eq!(at(&web, 8080), address);
-    assert_eq!(client::who(address).await.unwrap(), "pod");
+    assert_eq!(client::member(address).await.unwrap(), "pod");
     let problem = lab.problem(Code::InvalidManifest).await;
     let origin = problem.origin.expect("it names the file");
     assert_eq!(*origin.file, *lab.file("web.yaml").to_str().unwrap());

@@ -21,7 +21,7 @@ pub struct Scene {
 /// An instance on OpenStack that serves everything.
 pub const CONFIG: [&str; 2] = ["--config", "landfall.yaml"];
 
-/// The same as cloud-provider-openstack is told: cloud and cluster.
+/// The same options as cloud-provider-openstack's: cloud and cluster.
 pub const OPTIONS: [&str; 4] = ["--cloud-config", "cloud.conf", "--cluster-name", "c1"];
 
 /// A Service as a cluster has it: with NodePorts. Port 80 has 30080.
@@ -80,7 +80,7 @@ impl Scene {
         self.lab.write(&format!("{name}.yaml"), &manifest(service));
     }
 
-    /// Runs a command on the manifests, told of the cloud as cloud-provider-openstack is.
+    /// Runs a command on the manifests, with the cloud given as to cloud-provider-openstack.
     pub async fn run(&self, command: &str, more: &[&str]) -> Ended {
         let arguments = [&[command], &OPTIONS[..], more, &["-f"]].concat();
         self.lab.landfall(&arguments, &[&self.lab.folder()]).await

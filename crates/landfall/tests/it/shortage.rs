@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use crate::backend::{self, Backend};
 use crate::client::{self, Browser};
 use crate::lab::Lab;
-use crate::look::{at, health_of};
 use crate::manifest::svc;
+use crate::view::{at, health_of};
 
 /// Few enough to be used up by one test.
 const FILES: u32 = 1024;
@@ -77,7 +77,7 @@ async fn a_flood_of_one_service_leaves_all_else_as_it_is() {
     }
     lab.problem(Code::Overloaded).await;
     for _ in 0..5 {
-        assert_eq!(client::who(others).await.unwrap(), "other");
+        assert_eq!(client::member(others).await.unwrap(), "other");
     }
     lab.text("/healthz").await;
     let reason = lab.reason("default/flooded", Code::Overloaded).await;
@@ -98,7 +98,7 @@ async fn a_flood_of_one_service_leaves_all_else_as_it_is() {
         .option("endpoints", &other.address.to_string());
     lab.write("late.yaml", &service.yaml());
     let late = at(&lab.ready("default/late").await, 8080);
-    assert_eq!(client::who(late).await.unwrap(), "other");
+    assert_eq!(client::member(late).await.unwrap(), "other");
     // What is refused costs no line each.
     let log = lab.log();
     assert!(log.len() < 200, "{} lines", log.len());
@@ -109,7 +109,7 @@ async fn a_flood_of_one_service_leaves_all_else_as_it_is() {
 
     drop(clients);
     let deadline = Instant::now() + Duration::from_secs(30);
-    while client::who(target).await.is_err() {
+    while client::member(target).await.is_err() {
         assert!(Instant::now() < deadline, "not served again");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -167,7 +167,7 @@ async fn streams_of_http2_clients_leave_other_services_their_descriptors() {
     assert!(busy.held() > BROWSERS, "{} held", busy.held());
     lab.problem(Code::Overloaded).await;
     for _ in 0..5 {
-        assert_eq!(client::who(others).await.unwrap(), "other");
+        assert_eq!(client::member(others).await.unwrap(), "other");
     }
     lab.text("/healthz").await;
 

@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use crate::backend::Backend;
 use crate::client::{self, Talk};
 use crate::lab::Lab;
-use crate::look::at;
 use crate::manifest::svc;
+use crate::view::at;
 
 /// A lab that serves one Service, and its address.
 async fn serving(options: &[&str]) -> (Lab, Backend, std::net::SocketAddr) {
@@ -162,7 +162,7 @@ async fn a_broken_edit_is_logged_once_and_so_is_its_end() {
     for value in ["eighty", "ninety"] {
         let broken = good.replace("{port: 8080}", &format!("{{port: {value}}}"));
         lab.write("web.yaml", &broken);
-        lab.wait("it is told", |view| {
+        lab.wait("it is reported", |view| {
             let mut problems = view.problems.iter();
             problems
                 .find(|it| it.value.as_deref() == Some(value))

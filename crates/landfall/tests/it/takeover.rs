@@ -12,15 +12,15 @@ use tokio::task::JoinSet;
 use crate::backend::Backend;
 use crate::client::{self, Talk};
 use crate::lab::{DEADLINE, LOOK, Lab};
-use crate::look::at;
 use crate::manifest::svc;
+use crate::view::at;
 
 /// New connections before, while and after a process takes over, at least.
 const EACH: usize = 400;
 /// New connections under way at one time.
 const AT_ONCE: usize = 16;
 
-/// Requests on a new connection each, until told to stop.
+/// Requests on a new connection each, until `stop`.
 struct Load {
     done: Arc<AtomicUsize>,
     failed: Arc<std::sync::Mutex<Vec<String>>>,
@@ -43,7 +43,7 @@ impl Load {
             let stop = load.stop.clone();
             load.tasks.spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    match client::who(target).await {
+                    match client::member(target).await {
                         Ok(_) => drop(done.fetch_add(1, Ordering::Relaxed)),
                         Err(error) => failed.lock().unwrap().push(error.to_string()),
                     }
@@ -133,7 +133,7 @@ async fn a_process_that_takes_over_under_load_fails_no_request() {
         let more = svc(&name).tcp(80).members(&[backend.address]);
         lab.write("more.yaml", &more.yaml());
         let more = lab.ready(&format!("default/{name}")).await;
-        assert_eq!(client::who(at(&more, 80)).await.unwrap(), "pod");
+        assert_eq!(client::member(at(&more, 80)).await.unwrap(), "pod");
     }
     let (requests, failed) = load.end().await;
     eprintln!("landfall: {} of {requests} requests failed", failed.len());
@@ -165,7 +165,7 @@ async fn a_process_that_can_t_serve_takes_nothing_over() {
     let second = svc("second").tcp(80).members(&[backend.address]);
     lab.write("second.yaml", &second.yaml());
     let second = lab.ready("default/second").await;
-    assert_eq!(client::who(at(&second, 80)).await.unwrap(), "pod");
+    assert_eq!(client::member(at(&second, 80)).await.unwrap(), "pod");
     // And another one can.
     let mut old = lab.succeeded(&[]).await;
     assert_eq!(Lab::end_of(&mut old).await.code(), Some(0));
@@ -185,7 +185,7 @@ async fn without_being_asked_to_a_second_process_takes_nothing_over_and_says_how
         .await;
     assert_eq!(ended.code(), Some(1));
     assert!(ended.stderr.contains("--take-over"), "{}", ended.stderr);
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
     lab.stop().await;
     // Where no process runs, there is nothing to take over, and it starts.
     let mut lab = lab.also(&["--take-over"]).started().await;
@@ -220,14 +220,14 @@ async fn a_state_directory_that_is_removed_is_made_again_and_can_be_taken_over()
     }
     let mut old = lab.succeeded(&[]).await;
     assert_eq!(Lab::end_of(&mut old).await.code(), Some(0));
-    assert_eq!(client::who(target).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
     lab.stop().await;
 }
 
 /// A process that is no child of the test; it ends with it.
-struct Stranger(rustix::process::Pid);
+struct Detached(rustix::process::Pid);
 
-impl Drop for Stranger {
+impl Drop for Detached {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = rustix::process::kill_process(self.0, rustix::process::Signal::KILL);
@@ -235,7 +235,7 @@ impl Drop for Stranger {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_sigusr2_the_program_is_started_again_and_systemd_hears_of_it() {
+async fn at_sigusr2_the_program_is_started_again_and_systemd_is_notified() {
     use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
     let mut lab = Lab::new();
@@ -265,7 +265,7 @@ async fn at_sigusr2_the_program_is_started_again_and_systemd_hears_of_it() {
     let started = lab.logged("started a process to take over").await;
     let process = started["process"].as_i64().unwrap();
     let pid = Pid::from_raw(i32::try_from(process).unwrap()).unwrap();
-    let _stranger = Stranger(pid);
+    let _detached = Detached(pid);
     assert_eq!(received().await, format!("MAINPID={process}\nREADY=1"));
     lab.logged("took over").await;
     let began = Instant::now();
@@ -326,7 +326,7 @@ async fn haproxy_beside_it_is_reloaded_under_the_same_load() {
     };
     let mut haproxy = start(&[]);
     let began = Instant::now();
-    while client::who(target).await.is_err() {
+    while client::member(target).await.is_err() {
         assert!(began.elapsed() < DEADLINE, "HAProxy does not answer");
         tokio::time::sleep(LOOK).await;
     }

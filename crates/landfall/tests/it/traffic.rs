@@ -1,4 +1,4 @@
-//! What happens to connections and datagrams: who may come, where they go, how long they last.
+//! Connections and datagrams: which are accepted, where they go, how long they last.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use landfall_model::view::ServiceView;
 use crate::backend::{self, Backend};
 use crate::client::{self, Talk};
 use crate::lab::Lab;
-use crate::look::{at, is_ready, listener};
 use crate::manifest::svc;
+use crate::view::{at, is_ready, listener};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_that_goes_accepts_nobody_and_lets_connections_end() {
+async fn a_removed_port_accepts_no_connection_and_lets_open_ones_end() {
     let lab = Lab::new();
     let pods = backend::pods(&lab, &["a"]).await;
     let service = |port: u16| svc("web").tcp(port).members(&[pods[0].address]).yaml();
@@ -34,8 +34,8 @@ async fn a_port_that_goes_accepts_nobody_and_lets_connections_end() {
     };
     let web = lab.until("default/web", "has moved its port", moved).await;
     assert_eq!(at(&web, 8081).ip(), old.ip());
-    assert_eq!(client::who(at(&web, 8081)).await.unwrap(), "a");
-    assert!(client::who(old).await.is_err());
+    assert_eq!(client::member(at(&web, 8081)).await.unwrap(), "a");
+    assert!(client::member(old).await.is_err());
     talk.say("after").await.unwrap();
 }
 
@@ -71,7 +71,7 @@ async fn datagrams_find_their_member_and_keep_it() {
     }
     names.sort();
     assert_eq!(names, ["a", "a", "a", "b", "b", "b"]);
-    assert_eq!(client::who(target).await.unwrap(), "tcp");
+    assert_eq!(client::member(target).await.unwrap(), "tcp");
     // An edit of the other port does not move a flow.
     let socket = client::udp(target).await.unwrap();
     let before = client::exchange(&socket, "before").await.unwrap();
@@ -100,7 +100,7 @@ async fn datagrams_find_their_member_and_keep_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_allowed_sources_get_through_and_an_edit_changes_who() {
+async fn only_allowed_sources_are_served_and_an_edit_changes_which() {
     let lab = Lab::new();
     let pods = backend::pods(&lab, &["a"]).await;
     let (one, other) = (lab.ranges.client(1), lab.ranges.client(2));
@@ -156,16 +156,16 @@ async fn ipv6_and_both_families_are_served_where_there_are_addresses() {
     let four = addresses[0];
     assert!(four.is_ipv4());
     assert_eq!(addresses[1], six);
-    assert_eq!(client::who((six, port).into()).await.unwrap(), "a");
-    assert!(client::who((four, port).into()).await.is_err());
+    assert_eq!(client::member((six, port).into()).await.unwrap(), "a");
+    assert!(client::member((four, port).into()).await.is_err());
     assert_eq!(listener(&service, port).addresses.len(), 2);
 
     let wider = both.clone().spec("sessionAffinity: None").yaml();
     let wider = wider.replace("[\"::1/128\"]", "[\"::/0\", 127.0.0.0/8]");
     lab.write("both.yaml", &wider);
     lab.settled().await;
-    assert_eq!(client::who((six, port).into()).await.unwrap(), "a");
-    assert_eq!(client::who((four, port).into()).await.unwrap(), "a");
+    assert_eq!(client::member((six, port).into()).await.unwrap(), "a");
+    assert_eq!(client::member((four, port).into()).await.unwrap(), "a");
 
     // The next one finds no IPv6 address any more, and prefers both.
     let text = svc("next")
@@ -222,8 +222,8 @@ async fn two_services_share_an_address_by_their_key() {
     let front = lab.ready("default/front").await;
     let back = lab.ready("default/back").await;
     assert_eq!(at(&front, 8081).ip(), at(&back, 8082).ip());
-    assert_eq!(client::who(at(&front, 8081)).await.unwrap(), "a");
-    assert_eq!(client::who(at(&back, 8082)).await.unwrap(), "b");
+    assert_eq!(client::member(at(&front, 8081)).await.unwrap(), "a");
+    assert_eq!(client::member(at(&back, 8082)).await.unwrap(), "b");
     assert_eq!(lab.view().await.pools[0].assigned_ipv4, 1);
 
     // A third one with a port that is taken there, and one with another key.
@@ -244,8 +244,8 @@ async fn two_services_share_an_address_by_their_key() {
     // Both go on, and the one that stays keeps the address when the other one goes.
     lab.remove("front.yaml");
     lab.gone("default/front").await;
-    assert_eq!(client::who(at(&back, 8082)).await.unwrap(), "b");
-    assert!(client::who(at(&front, 8081)).await.is_err());
+    assert_eq!(client::member(at(&back, 8082)).await.unwrap(), "b");
+    assert!(client::member(at(&front, 8081)).await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -264,7 +264,7 @@ async fn a_connection_limit_holds_and_an_edit_lifts_it() {
     first.say("one").await.unwrap();
     second.say("two").await.unwrap();
     // The third one waits (its handshake is the kernel's) until a place is free.
-    let waits = tokio::spawn(client::who(target));
+    let waits = tokio::spawn(client::member(target));
     let mut third = Talk::to(target).await.unwrap();
     let time_limit = Duration::from_millis(300);
     let early = tokio::time::timeout(time_limit, third.say("three")).await;
@@ -290,7 +290,7 @@ async fn a_connection_limit_holds_and_an_edit_lifts_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silence_ends_a_connection_after_the_time_out_that_is_in_force() {
+async fn silence_ends_a_connection_after_the_timeout_that_is_in_force() {
     let lab = Lab::new();
     let pods = backend::pods(&lab, &["a"]).await;
     let service = |timeout: &str| {
@@ -314,7 +314,7 @@ async fn silence_ends_a_connection_after_the_time_out_that_is_in_force() {
     let mut talk = Talk::to(target).await.unwrap();
     talk.say("hello").await.unwrap();
     let quiet = tokio::time::timeout(Duration::from_millis(1500), talk.ended()).await;
-    assert!(quiet.is_err(), "the old time-out is still in force");
+    assert!(quiet.is_err(), "the old timeout is still in force");
     talk.say("still there").await.unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! A Service that must go on being served whatever is wrong with another one beside it, and what
-//! everybody says about that one.
+//! A Service that must go on being served whatever is wrong with another one beside it, and the
+//! reasons that are reported for that one.
 
 use std::net::SocketAddr;
 
@@ -9,9 +9,9 @@ use landfall_model::view::ServiceView;
 use crate::backend::Backend;
 use crate::client;
 use crate::lab::Lab;
-use crate::look::{at, is_ready};
 use crate::manifest::{Svc, svc};
 use crate::process::Ended;
+use crate::view::{at, is_ready};
 
 /// A running instance with a Service that must go on being served, whatever happens beside it.
 pub struct Scene {
@@ -49,10 +49,10 @@ impl Scene {
         let witness = self.lab.service("default/witness").await;
         assert!(is_ready(&witness), "{witness:?}");
         assert_eq!(witness.reasons, []);
-        assert_eq!(client::who(self.witness).await.unwrap(), "pod");
+        assert_eq!(client::member(self.witness).await.unwrap(), "pod");
     }
 
-    /// The reason of `web`, as everybody tells it: the API, `explain`, and `check`, which fails.
+    /// The reason of `web`, which all report: the API, `explain`, and `check`, which fails.
     pub async fn reported(&self, code: Code) -> Reason {
         let reason = self.lab.reason("default/web", code).await;
         assert!(!reason.remedy.is_empty(), "no remedy: {reason}");
@@ -116,7 +116,7 @@ impl Scene {
         let healed = |service: &ServiceView| is_ready(service) && service.reasons.is_empty();
         let web = self.lab.until("default/web", "is healed", healed).await;
         let target = at(&web, 8080);
-        assert_eq!(client::who(target).await.unwrap(), "pod");
+        assert_eq!(client::member(target).await.unwrap(), "pod");
         self.witness_serves().await;
         let checked = self.check().await;
         assert!(checked.good().ends_with("0 errors, 0 warnings\n"));

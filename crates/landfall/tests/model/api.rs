@@ -172,7 +172,7 @@ impl Api {
         }
     }
 
-    /// Takes our finalizer off, as people do who want a Service to be gone at last.
+    /// Removes our finalizer, as operators do to force a deletion.
     pub fn take_finalizer_off(&self, key: &ServiceKey) {
         let mut inner = self.inner();
         if let Some(mut row) = inner.services.get(key).cloned() {

@@ -1,5 +1,5 @@
-//! What the journal of a process has taken and what was told of it, as an honest clerk would note
-//! both: with every write that came back, and every write of which nothing is known.
+//! A record of what the journal of a process has taken and what the process reported: with every
+//! write that came back, and every write of which nothing is known.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use landfall_model::{ServiceKey, Uid};
 use crate::api::{on_record, put_status};
 use crate::validate::Checker;
 
-/// The clerk.
+/// A record of all writes and reports, which finds contradictions.
 #[derive(Debug)]
 pub struct Ledger {
     inner: Mutex<Inner>,
@@ -28,9 +28,9 @@ pub struct Ledger {
 #[derive(Debug, Default)]
 struct Inner {
     records: BTreeMap<Uid, Record>,
-    /// The Services as the process that runs has told them.
+    /// The Services as the running process has reported them.
     reported: BTreeMap<ServiceKey, Arc<ServiceRow>>,
-    /// What it had told before it had told all.
+    /// What it had reported before it had reported all.
     found: Option<BTreeMap<Uid, Arc<ServiceRow>>>,
     counts: Counts,
 }
@@ -94,7 +94,7 @@ impl Ledger {
         self.validate.begun();
     }
 
-    /// The process tells the engine something.
+    /// The process sends the engine a fact.
     pub fn received(&self, fact: &Fact) {
         let mut inner = self.inner();
         let violations = match fact {
@@ -143,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing changes any more: what is told is what is on the disk, and nothing else is.
+    /// Nothing changes any more: what is reported is what is on the disk, and nothing else is.
     pub fn settled(&self) {
         let reported = self.reported();
         let survivors = match self.disk.survivors(false) {
@@ -229,7 +229,7 @@ impl Ledger {
 // === impl Inner ===
 
 impl Inner {
-    /// A Service is told: what it publishes must be on record.
+    /// A Service is reported: what it publishes must be on record.
     fn receive_of(&mut self, row: &ServiceRow) -> Vec<String> {
         let record = self.records.entry(row.uid.clone()).or_default();
         if row.status == ServiceStatus::default() && record.may_be_gone() {
@@ -253,7 +253,7 @@ impl Inner {
             .collect()
     }
 
-    /// A process has told all that it found.
+    /// A process has reported all that it found.
     fn reconcile(&mut self) -> Vec<String> {
         let mut violations = Vec::new();
         let found = self.found.take().unwrap_or_default();

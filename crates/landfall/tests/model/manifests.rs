@@ -212,7 +212,7 @@ impl Schedule {
         ServiceKey::new("default", &char::from(letter).to_string())
     }
 
-    /// Lets the process look at the files, a moment after one was written.
+    /// Lets the process read the files, a moment after one was written.
     fn ask(&mut self) {
         let asked = self.asked.clone();
         let late = Duration::from_millis(self.random.u64(..LATEST));

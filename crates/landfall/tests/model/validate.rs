@@ -144,7 +144,7 @@ impl Past {
 
     /// The versions that may be served where the newest is invalid: the one that was reported as
     /// accepted last, and valid ones since. Those a process may have seen, and died before it could
-    /// report it; or not have seen, as they were replaced before the watch told of them.
+    /// report it; or not have seen, as they were replaced before the watch sent them.
     fn servable(&self) -> impl Iterator<Item = &Version> {
         let first = self.accepted.unwrap_or(0);
         self.versions.iter().filter(move |version| {
@@ -249,7 +249,7 @@ impl Checker {
     }
 
     /// Another program has taken the addresses out of a status. A process that runs puts them back;
-    /// one that has just begun may not have read them before, and then nothing tells it of them.
+    /// one that has just begun may not have read them before, and then nothing reports them to it.
     pub fn wiped(&self, old: &ServiceRow) {
         let mut notes = self.notes();
         let now = Instant::now();

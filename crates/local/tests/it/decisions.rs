@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use landfall_engine::{World, resolve};
 use landfall_local::Local;
-use landfall_model::intent::{Claim, Intent};
-use landfall_model::listener::ListenerKey;
+use landfall_model::intent::Intent;
 use landfall_model::provider::{Applied, Provider};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
 use landfall_model::status::HELD_ADDRESSES;
+use landfall_testkit::build::claim_of;
 use landfall_testkit::svc;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -69,7 +69,7 @@ async fn settle(local: &Local, intent: &Intent) -> Result<Vec<String>, Vec<Reaso
     }
     match plan(local, intent).await {
         Ok(again) => assert_eq!(again, [] as [&str; 0], "planned twice"),
-        // It gave up what it held, and now it is told why.
+        // It gave up what it held, and now the reason is reported.
         Err(_) => assert!(held(local, intent).await.is_empty()),
     }
     Ok(steps
@@ -201,7 +201,7 @@ async fn an_address_that_is_given_up_stays_reserved_until_that_is_on_record() {
 }
 
 #[tokio::test]
-async fn who_must_give_up_closes_then_unpublishes_then_releases() {
+async fn a_service_that_must_give_up_closes_then_unpublishes_then_releases() {
     let local = machine(&["127.77.0.0/31"]);
     let web = spec(&svc("web").port(80).row(), &local);
     settle(&local, &web).await.unwrap();
@@ -284,7 +284,7 @@ async fn dual_stack_opens_each_port_on_both_addresses() {
 }
 
 #[tokio::test]
-async fn missing_endpoints_are_told_once() {
+async fn missing_endpoints_are_reported_once() {
     let local = machine(&["127.77.0.0/30"]);
     let row = svc("web").port(80).row();
     let intent = spec(&row, &local);
@@ -296,7 +296,7 @@ async fn missing_endpoints_are_told_once() {
 }
 
 #[tokio::test]
-async fn a_service_that_shares_tells_its_new_port_before_it_opens_it() {
+async fn a_service_that_shares_publishes_its_new_port_before_it_opens_it() {
     let local = machine(&["127.77.0.0/30"]);
     let sharing = |name: &str, port| {
         svc(name)
@@ -353,7 +353,7 @@ proptest! {
     /// Whatever Services come, change and go, a carried-out plan leaves nothing to do, and no port
     /// of an address is two Services' at once.
     #[test]
-    fn plans_settle_and_nobody_shares_a_listener(
+    fn plans_settle_and_no_two_services_share_a_listener(
         acts in prop::collection::vec((0..6u8, 0..4u16, 0..4u8, any::<bool>()), 1..40)
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -386,21 +386,5 @@ proptest! {
                 }
             }
         });
-    }
-}
-
-fn claim_of(row: &ServiceRow, address: &str) -> Claim {
-    let ports = row.ports.iter().map(|port| ListenerKey {
-        protocol: port.protocol,
-        port: port.port,
-    });
-    Claim {
-        service: row.key.clone(),
-        uid: row.uid.clone(),
-        addresses: vec![address.parse().expect("an address")],
-        requested: Vec::new(),
-        sharing_key: None,
-        backend_key: String::new(),
-        ports: ports.collect(),
     }
 }

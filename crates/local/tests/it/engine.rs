@@ -371,12 +371,12 @@ async fn no_node_may_deliver_around_the_listener() {
 }
 
 #[tokio::test]
-async fn an_address_that_had_to_be_given_up_wakes_who_waits_for_it() {
+async fn an_address_that_had_to_be_given_up_wakes_the_service_that_waits_for_it() {
     gives_up_an_address("127.78.2.7", None).await;
 }
 
 #[tokio::test]
-async fn an_address_behind_a_name_that_had_to_be_given_up_wakes_who_waits_for_it() {
+async fn an_address_behind_a_name_that_had_to_be_given_up_wakes_the_service_that_waits() {
     gives_up_an_address("127.78.2.17", Some("web.example.com")).await;
 }
 

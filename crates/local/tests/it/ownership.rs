@@ -220,14 +220,9 @@ async fn a_listener_that_another_service_has_is_named_by_the_audit() {
 #[tokio::test]
 async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() {
     let machine = Machine::start("127.78.1.4");
-    // A port on which nothing listens.
-    let dead = {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        socket.local_addr().unwrap()
-    };
     let row = svc("web")
         .port(8081)
-        .annotated("landfall.dev/endpoints", &dead.to_string())
+        .annotated("landfall.dev/endpoints", &closed_address().to_string())
         .row();
     let web = machine.spec(&row);
     machine.settle(&web).await;
@@ -264,13 +259,9 @@ async fn a_member_without_a_monitor_is_unchecked_until_connections_to_it_fail() 
 async fn a_service_is_sent_when_its_member_turns_also_beside_another_instance() {
     let machine = Machine::start("127.78.1.9");
     let other = Arc::new(Local::new(machine.proxy.clone()));
-    let dead = {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        socket.local_addr().unwrap()
-    };
     let row = svc("web")
         .port(8081)
-        .annotated("landfall.dev/endpoints", &dead.to_string())
+        .annotated("landfall.dev/endpoints", &closed_address().to_string())
         .row();
     let web = machine.spec(&row);
     machine.settle(&web).await;
@@ -316,6 +307,12 @@ async fn members_of_a_listener_that_can_not_open_are_shown_as_down() {
     assert!(live[0].problem.is_some());
     let healths: Vec<_> = live[0].members.iter().map(|member| member.health).collect();
     assert_eq!(healths, [Health::Down, Health::Down]);
+}
+
+/// Returns an address on which nothing listens.
+fn closed_address() -> SocketAddr {
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap()
 }
 
 /// Answers every connection with a name. Ends with the test.
@@ -386,7 +383,7 @@ async fn a_listener_whose_opening_outlives_its_pass_is_not_left_open_when_everyt
     assert_eq!(machine.owners().len(), 1);
     begin(&machine, &spec).await;
     machine.local.retire().await;
-    // Whatever was begun has its turn now, and whoever asks for all sockets comes after it.
+    // What was begun goes on now, and the request for all sockets is handled after it.
     tokio::task::yield_now().await;
     assert!(machine.proxy.sockets().await.unwrap().is_empty());
     assert_eq!(machine.owners(), BTreeMap::new());

@@ -72,7 +72,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..60)
 }
 
-/// The first two Services share; nobody else does.
+/// The first two Services share; no others do.
 fn may_share(one: usize, other: usize) -> bool {
     one < 2 && other < 2
 }

@@ -1,10 +1,28 @@
 //! Options that a single provider supports, by dialect.
 
+/// Defines the options of one extension, each given by an annotation or not.
+macro_rules! extension {
+    ($(#[doc = $about:literal])+ $type:ident {
+        $($(#[doc = $doc:literal])+ $name:ident: $kind:ty,)+
+    }) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct $type {
+            $($(#[doc = $doc])+
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub $name: Option<crate::dialect::Given<$kind>>,)+
+        }
+    };
+}
+
+mod exoscale;
 mod openstack;
 
 use serde::{Deserialize, Serialize};
 
 use crate::status::ServiceStatus;
+pub use exoscale::ExoscaleOptions;
 pub use openstack::OpenStackOptions;
 
 /// Options that a single provider supports: one field per dialect that has such options.
@@ -15,6 +33,8 @@ pub use openstack::OpenStackOptions;
 pub struct Extensions {
     /// Those of `loadbalancer.openstack.org/*`.
     pub openstack: OpenStackOptions,
+    /// Those of `service.beta.kubernetes.io/exoscale-loadbalancer-*`.
+    pub exoscale: ExoscaleOptions,
 }
 
 impl Extensions {
@@ -23,6 +43,7 @@ impl Extensions {
     pub fn with_status(self, status: &ServiceStatus) -> Self {
         Self {
             openstack: self.openstack.with_status(status),
+            exoscale: self.exoscale,
         }
     }
 }

@@ -32,10 +32,15 @@ fn reading(pairs: &[(&str, &str)]) -> Reading {
 }
 
 fn reading_on_openstack(pairs: &[(&str, &str)]) -> Reading {
+    reading_where(DialectId::OpenStack, pairs)
+}
+
+/// What is read where the extension of this dialect is supported.
+fn reading_where(extension: DialectId, pairs: &[(&str, &str)]) -> Reading {
     let annotations = pairs.iter();
     let annotations = annotations.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     let vocabulary = Vocabulary {
-        extension: Some(DialectId::OpenStack),
+        extension: Some(extension),
         ..Vocabulary::default()
     };
     read(&annotations.collect(), &two_ports(), &vocabulary)
@@ -73,7 +78,11 @@ fn every_option_takes_its_own_example() {
                 assert_ne!(reading.options, ServiceOptions::default(), "{key}");
             }
             Effect::Extension { severity, .. } | Effect::NotApplicable { severity, .. } => {
-                let there = reading_on_openstack(&[(&key, row.example)]);
+                let of = match row.effect {
+                    Effect::Extension { of, .. } => of,
+                    _ => dialect.id,
+                };
+                let there = reading_where(of, &[(&key, row.example)]);
                 assert_eq!(there.extension_reasons, [], "{key}");
                 let mut reasons = [reading.reasons, reading.extension_reasons].concat();
                 assert_eq!(reasons.len(), 1, "{key}");
@@ -195,7 +204,7 @@ fn a_port_named_like_another_ones_number_is_found_by_its_name() {
 }
 
 #[test]
-fn an_unknown_port_is_told_which_ports_there_are() {
+fn the_reason_for_an_unknown_port_lists_the_ports_of_the_service() {
     let reason = only_reason(&[("landfall.dev/drain.wbe", "3s")]);
     assert_eq!(
         reason,
@@ -249,7 +258,7 @@ fn an_unknown_option_of_another_dialect_is_a_warning() {
 }
 
 #[test]
-fn annotations_of_nobody_we_know_are_none_of_our_business() {
+fn annotations_of_unknown_dialects_are_ignored() {
     let reading = reading(&[
         ("kubectl.kubernetes.io/last-applied-configuration", "{}"),
         ("service.beta.kubernetes.io/aws-load-balancer-type", "nlb"),
@@ -260,7 +269,7 @@ fn annotations_of_nobody_we_know_are_none_of_our_business() {
 }
 
 #[test]
-fn the_portable_dialect_wins_and_a_difference_is_told() {
+fn the_portable_dialect_wins_and_a_difference_is_reported() {
     let differing = reading(&[
         ("landfall.dev/algorithm", "SOURCE_IP"),
         ("loadbalancer.openstack.org/lb-method", "LEAST_CONNECTIONS"),
@@ -522,7 +531,7 @@ fn every_annotation_of_the_openstack_reference_is_in_the_table() {
 }
 
 #[test]
-fn an_option_of_the_cloud_is_judged_apart_from_what_holds_everywhere() {
+fn an_option_of_the_cloud_is_validated_apart_from_what_holds_everywhere() {
     let key = "loadbalancer.openstack.org/node-selector";
     let bad = reading(&[(key, "=edge")]);
     assert_eq!(bad.reasons, []);
@@ -586,7 +595,7 @@ fn the_reference_page_is_the_checked_in_one() {
     let checked_in = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         checked_in == page,
-        "docs/annotations.md is not what the tables say; write it anew with \
+        "docs/annotations.md is not what the tables say; rewrite it with \
          UPDATE_DOCS=1 cargo test -p landfall-model reference_page"
     );
 }

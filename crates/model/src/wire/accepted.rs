@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_too_long_is_not_kept_and_the_user_is_told() {
+    fn a_version_that_is_too_long_is_not_kept_and_that_is_reported() {
         let mut row = accepted();
         let long = "x".repeat(LONGEST);
         row.annotations

@@ -12,8 +12,8 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     reasons: Vec<Reason>,
-    /// The API server has admitted the object: its rules of form hold by its own judgement, which
-    /// may be newer than what is written here.
+    /// The API server has admitted the object: it is valid by the rules of that server, which may
+    /// be newer than what is written here.
     admitted: bool,
 }
 

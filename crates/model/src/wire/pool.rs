@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_one_namespace_may_hold_is_read_and_what_is_no_number_is_told() {
+    fn the_limit_of_a_namespace_is_read_and_what_is_no_number_is_reported() {
         let read = |word: &str| {
             let metadata = serde_json::json!({
                 "name": "edge",

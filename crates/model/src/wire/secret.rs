@@ -201,7 +201,7 @@ mod tests {
             let why = row(value).certificate.unwrap_err();
             assert!(
                 why.contains(expected),
-                "{why:?} should tell of {expected:?}"
+                "{why:?} should contain {expected:?}"
             );
         }
     }

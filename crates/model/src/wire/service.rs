@@ -191,14 +191,14 @@ impl Service {
         }
 
         let kind = spec.validate_kind(&mut findings);
-        spec.judge_fields_of_load_balancers(kind, &mut findings);
+        spec.check_fields_of_load_balancers(kind, &mut findings);
         let headless = spec.validate_cluster_ip(kind, &mut findings);
         let ports = spec.validate_ports(kind, headless, &mut findings);
         let (families, family_policy) = spec.validate_families(&mut findings);
         let affinity = spec.validate_affinity(&mut findings);
         let external_local = spec.validate_traffic_policy(kind, &mut findings);
         let health_check_node_port =
-            spec.judge_health_check_port(kind, external_local, &mut findings);
+            spec.check_health_check_port(kind, external_local, &mut findings);
         findings.labels("spec.selector", &spec.selector);
         let mut annotations = metadata.annotations;
         let uid = metadata.uid.unwrap_or_default();

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_with_a_slice_is_told_at_once() {
+    fn everything_wrong_with_a_slice_is_reported_at_once() {
         let reasons = slice(json!({
             "metadata": {"name": "Web", "labels": {"kubernetes.io/service-name": "web"}},
             "addressType": "IPv4",

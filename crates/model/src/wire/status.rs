@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_of_ours_in_words_of_another_version_still_tells_that_it_is_ours() {
+    fn a_condition_of_ours_with_the_text_of_another_version_is_still_ours() {
         let shape: ServiceStatusShape = serde_json::from_value(serde_json::json!({
             "conditions": [{"type": "landfall.dev/Programmed", "status": "False",
                 "reason": "FromTheFuture", "message": "", "lastTransitionTime": "soon"}],

@@ -89,7 +89,7 @@ pub struct FloatingIp {
     /// The port that it leads to.
     #[serde(deserialize_with = "none_if_empty", default)]
     pub port_id: Option<Id>,
-    /// For people, and a mark of whose it is.
+    /// For people, and a mark of the owner.
     #[serde(deserialize_with = "null_is_default", default)]
     pub description: String,
     /// Tags.
@@ -141,7 +141,7 @@ pub struct Rule {
     pub port_range_min: Option<u16>,
     /// Last port.
     pub port_range_max: Option<u16>,
-    /// A mark of whose it is.
+    /// A mark of the owner.
     #[serde(deserialize_with = "null_is_default")]
     pub description: String,
 }

@@ -78,7 +78,7 @@ pub struct LoadBalancer {
     pub flavor_id: Option<Id>,
     /// Its availability zone.
     pub availability_zone: Option<String>,
-    /// Whose it is.
+    /// The project that owns it.
     #[serde(deserialize_with = "none_if_empty")]
     pub project_id: Option<Id>,
     /// Its listeners.

@@ -2,10 +2,10 @@
 //! created already is waited for. Pure.
 
 use landfall_model::Reason;
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Wait};
 
-use crate::objects::Id;
 use crate::observed::{Failover, Found, Goal, Observed};
+use crate::plan::LOAD_BALANCER;
 use crate::plan::broken::{held, may_serve, not_left, not_rebuilt};
 use crate::step::Step;
 
@@ -79,19 +79,16 @@ pub(super) fn defer_while_create_is_unanswered(
     if !have.attempts.create_is_unanswered {
         return plan;
     }
-    plan.steps.retain(|planned| {
-        let step = &planned.step;
-        !matches!(
-            step,
-            Step::CreateLoadBalancer { .. } | Step::Upcoming { .. }
-        )
+    let creates = |step: &Step| matches!(step, Step::CreateLoadBalancer { .. });
+    plan.steps.retain(|planned| !creates(&planned.step));
+    plan.upcoming.clear();
+    plan.waits.push(Wait {
+        object: LOAD_BALANCER,
+        id: "new".to_owned(),
+        doing: "possibly being created",
+        because: "the answer to the request was lost, and it may still be executed",
+        // It was announced with the request.
+        creates: false,
     });
-    plan.push_members(
-        Step::Await {
-            load_balancer: Id::new("new"),
-            doing: "possibly being created".to_owned(),
-        },
-        "the answer to the request was lost, and it may still be executed",
-    );
     plan
 }

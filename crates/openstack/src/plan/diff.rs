@@ -312,7 +312,7 @@ impl Diff<'_> {
         }
     }
 
-    /// Another listener that is wanted, too, has the pool and keeps it: a change of mind came
+    /// Another listener that is wanted, too, has the pool and keeps it: the spec changed
     /// between two steps. Of those that share a pool each wants it its own way, so all but the
     /// first get another.
     fn is_lent(&self, pool: &Pool, to: &Listener, all: &[WantedListener]) -> bool {

@@ -1,6 +1,6 @@
 //! The floating IP of a Service: found, made, led here, kept or given back. Pure.
 
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Upcoming};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Reason};
 
@@ -23,8 +23,8 @@ pub(crate) fn foresee(intent: &Intent, target: &Target, plan: &mut Plan<Step>) {
         (None, Some(network)) => format!("then attach a floating IP of network {network} to it"),
         (None, None) => "then attach a floating IP of the external network to it".to_owned(),
     };
-    let step = Step::Upcoming { what };
-    plan.push(step, "the Service is external");
+    let because = "the Service is external";
+    plan.upcoming.push(Upcoming { what, because });
 }
 
 /// Appends what makes the right floating IP lead to the load balancer.

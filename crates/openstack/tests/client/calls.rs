@@ -279,7 +279,7 @@ async fn the_version_is_asked_for_once_but_a_failure_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_kind_of_call_has_its_patience() {
+async fn each_kind_of_call_has_its_timeout() {
     let fake = Fake::new(|seen, before| {
         let keystone = seen.path.ends_with("tokens") && before > 0;
         let slow = Reply::Late(Duration::from_secs(500), Box::new(fault(404, "late")));

@@ -1,4 +1,4 @@
-//! A cloud that answers what a test tells it to, in this process, and remembers what it was asked.
+//! A cloud in this process that answers as a test sets it up, and records the calls.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub enum Reply {
 
 type Answers = dyn Fn(&Seen, usize) -> Option<Reply> + Send + Sync;
 
-/// The cloud. Keystone, a catalog and Octavia's versions are there without being told.
+/// The cloud. Keystone, a catalog and Octavia's versions are there by default.
 #[derive(Clone)]
 pub struct Fake {
     log: Arc<Mutex<Vec<Seen>>>,

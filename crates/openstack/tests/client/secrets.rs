@@ -58,8 +58,8 @@ async fn nothing_that_is_shown_has_a_secret() {
     let cloud = fake.cloud();
     let mut shown = Vec::new();
     let work = async {
-        // Other tests of this process may meet the same places with nobody listening. With one
-        // listener alone, `tracing` asks that test's thread whether anybody cares; with two it asks
+        // Other tests of this process may reach the same callsites without a subscriber. With one
+        // subscriber, `tracing` asks only the subscriber of that test's thread; with two it asks
         // them all.
         let _second = tracing::Dispatch::new(tracing_subscriber::registry());
         tracing::callsite::rebuild_interest_cache();

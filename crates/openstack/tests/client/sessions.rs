@@ -295,7 +295,7 @@ async fn a_refused_token_is_not_used_again_while_keystone_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_but_one_waits_for_an_early_renewal() {
+async fn only_one_call_waits_for_an_early_renewal() {
     let fake = Fake::new(|seen, before| match seen.path.as_str() {
         "/identity/v3/auth/tokens" if before == 1 => {
             let late = Box::new(token(2));

@@ -192,7 +192,7 @@ async fn a_token_that_dies_on_the_way_is_replaced_without_a_second_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_is_met_is_told_from_what_may_not_be() {
+async fn a_quota_that_is_met_is_distinguished_from_a_forbidden_call() {
     let sim = Sim::new();
     sim.configure(|settings| {
         settings.quota.load_balancers = Some(0);

@@ -20,7 +20,7 @@ pub fn lb(name: &str) -> String {
     format!("loadbalancer.openstack.org/{name}")
 }
 
-/// A floating IP that somebody made by hand, leading to a port or nowhere.
+/// A floating IP made by hand, attached to a port or detached.
 pub async fn floating_ip_by_hand(rig: &Rig, port: Option<&Id>) -> FloatingIp {
     let body = json!({
         "floating_network_id": rig.sim.external_network(),
@@ -222,7 +222,7 @@ async fn f08_an_address_that_is_not_there_yet_is_asked_for_where_the_cloud_allow
 }
 
 #[tokio::test(start_paused = true)]
-async fn f08_an_address_that_the_cloud_does_not_give_is_told_and_leaves_nothing() {
+async fn f08_an_address_that_the_cloud_does_not_give_is_reported_and_leaves_nothing() {
     let mut rig = Rig::new("");
     rig.apply(web().load_balancer_ip("198.18.3.3")).await;
     rig.wait(Duration::from_secs(600)).await;
@@ -253,7 +253,7 @@ async fn f10_a_floating_ip_that_is_to_be_kept_outlives_the_service() {
     assert_eq!(picture.floating_ips.len(), 1);
     assert_eq!(picture.floating_ips[0].port_id, None);
     assert!(rig.cluster.service("web").is_none());
-    // Who asks for it gets it back.
+    // A Service that asks for it gets it back.
     rig.apply(kept().load_balancer_ip(&address[0])).await;
     assert_eq!(rig.published("web"), address);
     assert_eq!(rig.picture().await.floating_ips.len(), 1);
@@ -306,7 +306,7 @@ async fn f13_the_only_external_network_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f14_an_external_network_of_ipv6_only_is_passed_over() {
+async fn f14_an_external_network_of_ipv6_only_is_skipped() {
     let sim = Stage::new();
     sim.delete(&sim.external_subnet());
     sim.delete(&sim.external_network());
@@ -322,7 +322,7 @@ async fn f14_an_external_network_of_ipv6_only_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f15_without_an_external_network_the_vip_is_published_and_told_of() {
+async fn f15_without_an_external_network_the_vip_is_published_and_that_is_reported() {
     let sim = Stage::new();
     sim.delete(&sim.external_subnet());
     sim.delete(&sim.external_network());
@@ -451,7 +451,7 @@ async fn f19_and_f20_floating_subnets_are_chosen_by_tags() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f18_a_pattern_that_fits_nothing_is_told() {
+async fn f18_a_pattern_that_matches_nothing_is_reported() {
     let mut rig = many_subnets();
     rig.apply(web().annotated(&lb("floating-subnet"), "none"))
         .await;
@@ -541,7 +541,7 @@ async fn f25_the_subnet_is_that_of_the_nodes_where_none_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f25_nodes_that_tell_no_subnet_are_told_of() {
+async fn f25_nodes_without_a_subnet_are_reported() {
     let sim = Stage::new();
     let mut rig = Rig::bare(sim, "[LoadBalancer]\n");
     let row = landfall_testkit::node("metal", "192.0.2.7");
@@ -614,7 +614,7 @@ async fn f28_a_hostname_is_published_in_place_of_the_address() {
         address.to_string()
     );
     stays(&mut rig).await;
-    // The floating IP stays the Service's, though its status does not tell it.
+    // The floating IP stays the Service's, though its status does not name it.
     rig.apply(web()).await;
     assert_eq!(rig.published("web"), [address.to_string()]);
 }

@@ -1,4 +1,4 @@
-//! Taking over what is there, and leaving alone what is somebody else's (rows A).
+//! Adopting what is there, and leaving alone what has another owner (rows A).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -125,7 +125,7 @@ async fn a01_what_the_reference_made_is_taken_over_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a01_what_was_taken_over_and_is_lost_is_made_anew() {
+async fn a01_an_adopted_load_balancer_that_is_lost_is_recreated() {
     let mut rig = Rig::new(MONITORED);
     let (id, address) = left_by_reference(&rig, "c1");
     rig.restart().await;
@@ -138,7 +138,7 @@ async fn a01_what_was_taken_over_and_is_lost_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a01_an_internal_one_that_was_taken_over_and_is_lost_is_made_anew() {
+async fn a01_an_adopted_internal_one_that_is_lost_is_recreated() {
     let mut rig = Rig::new(&format!("{MONITORED}\ninternal-lb=true"));
     let balancer = reference_makes(&rig.sim, "c1", NAME);
     let id = balancer["id"].as_str().unwrap();
@@ -396,7 +396,7 @@ async fn a11_no_name_of_a_cluster_spoils_the_prefix() {
     }
 }
 
-/// How a Service tells that it is in use: by each alone.
+/// What shows that a Service is in use: each suffices alone.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
     Address,
@@ -458,7 +458,7 @@ async fn one_in_error_that_may_serve_is_never_deleted_when_it_is_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_serves_nobody_is_made_again_although_a_controller_has_noted_its_id() {
+async fn one_that_serves_no_service_is_recreated_although_a_controller_has_noted_its_id() {
     use Sign::{Address, Annotation, Asked, Name};
     for sign in [Address, Name, Annotation, Asked] {
         let mut rig = Rig::new(MONITORED);
@@ -598,7 +598,7 @@ async fn a15_our_tag_comes_beside_those_of_a_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a16_a_listener_that_nobody_marked_goes_with_its_pool() {
+async fn a16_a_listener_without_a_mark_is_deleted_with_its_pool() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let id = rig.picture().await.balancers[0].id.to_string();

@@ -1,4 +1,4 @@
-//! What a Service asks for outright: sent as it was said, where the cloud can have it; told, where
+//! What a Service asks for outright: sent as is, where the cloud can have it; reported, where
 //! it can't. What a Service of cloud-provider-openstack was served with is served on.
 
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
@@ -88,7 +88,7 @@ async fn time_outs_hold_on_ports_of_every_protocol() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_number_of_a_monitor_that_is_not_there_keeps_nobody_from_being_served() {
+async fn a_bad_number_for_an_absent_monitor_keeps_no_service_from_being_served() {
     let mut rig = Rig::new("");
     rig.apply(web().annotated(&short("health-monitor-max-retries"), "20"))
         .await;
@@ -97,7 +97,7 @@ async fn a_bad_number_of_a_monitor_that_is_not_there_keeps_nobody_from_being_ser
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_of_a_second_are_rounded_up_and_that_is_told() {
+async fn parts_of_a_second_are_rounded_up_and_that_is_reported() {
     let mut rig = Rig::new("");
     let monitored = |delay: &str| {
         web()
@@ -207,7 +207,7 @@ async fn members_get_the_weights_that_the_service_says() {
         rig.settle().await;
         let three = [(0, true), (1, false), (1, false)];
         assert_eq!(reported(&rig.picture().await), three, "2.{minor} {conf}");
-        // What nobody says any more stays as it is.
+        // What no option sets any more stays as it is.
         rig.forget();
         say(&mut rig, WEIGHTS, None).await;
         say(&mut rig, BACKUPS, None).await;
@@ -253,7 +253,7 @@ async fn members_of_a_pool_that_is_too_large_for_a_request_get_their_weights_too
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_weight_that_somebody_changes_by_hand_is_as_the_service_says_again() {
+async fn a_weight_changed_by_hand_is_reset_to_what_the_service_says() {
     let mut rig = Rig::new("");
     rig.apply(web().annotated(WEIGHTS, "a=3")).await;
     let picture = rig.picture().await;
@@ -278,7 +278,7 @@ async fn a_weight_that_somebody_changes_by_hand_is_as_the_service_says_again() {
 // === Modes and headers ===
 
 #[tokio::test(start_paused = true)]
-async fn a_port_that_is_told_to_pass_bytes_ends_no_tls() {
+async fn a_port_in_stream_mode_does_not_terminate_tls() {
     let sim = Stage::new();
     let reference = sim.add_secret();
     let mut rig = Rig::on(sim, "");
@@ -310,7 +310,7 @@ fn by_hand(rig: &Rig, picture: &Picture, headers: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn headers_that_the_reference_does_not_know_stay_as_somebody_set_them_by_hand() {
+async fn headers_that_the_reference_does_not_know_stay_as_they_were_set_by_hand() {
     let mut rig = Rig::new("");
     rig.apply(web().annotated(&short("x-forwarded-for"), "true"))
         .await;
@@ -334,7 +334,7 @@ async fn headers_that_the_reference_does_not_know_stay_as_somebody_set_them_by_h
     is_at_rest(&mut rig).await;
 }
 
-// === Who may connect, and where ===
+// === Which clients may connect, and where ===
 
 #[tokio::test(start_paused = true)]
 async fn everybody_of_the_services_families_is_everybody() {
@@ -348,7 +348,7 @@ async fn everybody_of_the_services_families_is_everybody() {
     if !rig.sim.is_ovn() {
         assert_eq!(allowed.unwrap(), ["0.0.0.0/0"]);
     }
-    // Nobody comes from there.
+    // No client comes from there.
     let mut rig = Rig::new(OVN);
     rig.apply(web().source_range("::/0")).await;
     assert_eq!(rig.writes(), Vec::<String>::new());
@@ -382,7 +382,7 @@ async fn a_service_of_two_families_may_ask_for_one_address() {
 // === What a provider lacks ===
 
 #[tokio::test(start_paused = true)]
-async fn what_ovn_leaves_out_is_told_where_somebody_asked_for_it() {
+async fn what_ovn_leaves_out_is_reported_where_the_service_asks_for_it() {
     let cases = [
         (short("timeout-client-data"), "70000", "timeouts"),
         (short("flavor-id"), "f-1", "flavors"),
@@ -410,7 +410,7 @@ async fn what_ovn_leaves_out_is_told_where_somebody_asked_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ovn_leaves_out_of_defaults_is_not_told() {
+async fn what_ovn_leaves_out_of_defaults_is_not_reported() {
     let mut rig = Rig::new(&format!("{OVN}\ncreate-monitor=true"));
     let local = web()
         .local()
@@ -435,7 +435,7 @@ async fn an_algorithm_that_amphorae_never_learn_gives_way_to_the_next() {
 // === What others left ===
 
 #[tokio::test(start_paused = true)]
-async fn annotations_of_metallb_keep_nobody_from_being_served() {
+async fn annotations_of_metallb_keep_no_service_from_being_served() {
     let mut rig = Rig::new("");
     let service = web()
         .annotated("metallb.io/address-pool", "public")
@@ -477,7 +477,7 @@ async fn what_the_reference_was_stopped_in_the_middle_of_clearing_away_is_cleare
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_without_a_mark_is_somebody_elses() {
+async fn a_finalizer_without_a_mark_belongs_to_another_controller() {
     let mut rig = Rig::new("");
     let service = web().with(|row| {
         row.wants_load_balancer = false;

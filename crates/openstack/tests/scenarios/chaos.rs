@@ -18,13 +18,13 @@ use crate::rig::Rig;
 use crate::shapes::{Dice, Story};
 use crate::verdict::{Verdict, picture};
 
-/// As many as a debug build tells in half a minute.
+/// As many as a debug build runs in half a minute.
 const STORIES: u64 = 100;
 
 /// So many writes are shown of a story that failed.
 const LAST: usize = 40;
 
-/// Stories that failed once, told after the first ones. What they tell changes with the code.
+/// Stories that failed once, run after the first ones. What happens in them changes with the code.
 const FAILED_ONCE: [u64; 30] = [
     440, 590, 932, 943, 982, 1012, 1094, 3131, 3246, 4690, 4870, 5492, 7376, 7523, 7873, 8114,
     8208, 8234, 8451, 10584, 11474, 19888, 22413, 4755, 4955, 4958, 5306, 6183, 8616, 8683,

@@ -1,6 +1,6 @@
 //! The controller dies at a write, before it arrives or after it was carried out: for every write
-//! of every flow. Whoever starts next ends where an undisturbed run ends, leaves nothing behind,
-//! and touches nothing of others.
+//! of every flow. The process that starts next ends where an undisturbed run ends, leaves nothing
+//! behind, and touches nothing of others.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -516,7 +516,7 @@ async fn a_crash_while_a_service_stops_wanting_one_is_made_good() {
         acts: &[delete_web, make_next],
         ..CALM
     };
-    flow.crash_everywhere("delete, and make anew").await;
+    flow.crash_everywhere("delete, and recreate").await;
 }
 
 #[tokio::test(start_paused = true)]

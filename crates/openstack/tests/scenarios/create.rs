@@ -79,7 +79,7 @@ async fn c01_a_service_becomes_one_load_balancer_with_everything_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c02_status_annotations_finalizer_and_events_tell_of_it() {
+async fn c02_status_annotations_finalizer_and_events_show_it() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let picture = rig.picture().await;

@@ -373,7 +373,7 @@ async fn a_further_address_of_ipv4_is_reached_by_a_floating_ip() {
     rig.apply(six_and_four()).await;
     assert_eq!(rig.picture().await.floating_ips.len(), 1);
     assert_ne!(rig.published("web")[1], further.to_string());
-    // Who wants no IPv4 address keeps no floating IP.
+    // A Service that wants no IPv4 address keeps no floating IP.
     rig.apply(web().families(&[Family::V6], FamilyPolicy::SingleStack))
         .await;
     assert_eq!(rig.picture().await.floating_ips, []);
@@ -438,7 +438,7 @@ async fn a_service_serves_in_full_only_when_both_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_one_that_fails_or_is_lost_is_made_anew() {
+async fn a_second_one_that_fails_or_is_lost_is_recreated() {
     let mut rig = old_octavia("");
     rig.sim.next_fate(Fate::Active);
     rig.sim.next_fate(Fate::BalancerError);
@@ -526,7 +526,7 @@ async fn source_ranges_go_to_the_load_balancer_of_their_family() {
     assert_eq!(allowed(&picture, named(&picture, NAME)), ["192.0.2.0/24"]);
     let six = named(&picture, &format!("{NAME}.ipv6"));
     assert_eq!(allowed(&picture, six), ["2001:db8:1::/48"]);
-    // No range of the family lets in nobody, not everybody.
+    // Without a range of the family no client is let in, rather than every client.
     let service = dual(FamilyPolicy::RequireDualStack);
     rig.apply(service.source_range("192.0.2.0/24")).await;
     let picture = rig.picture().await;
@@ -604,7 +604,7 @@ async fn members_of_two_load_balancers_cost_the_service_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_no_ipv4_address_any_more_takes_none_from_those_who_share_it() {
+async fn a_service_that_drops_ipv4_takes_no_address_from_those_that_share_it() {
     let mut rig = six_first(27, "");
     rig.apply(six_and_four()).await;
     let before = rig.picture().await;

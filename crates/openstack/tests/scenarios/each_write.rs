@@ -202,7 +202,7 @@ async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option
         faults.push(format!("{surplus} ports are open that nothing asks for"));
     }
     if reported.is_empty() && !write.line.contains("security-group") && now != *wanted {
-        faults.push("nothing is told".to_owned());
+        faults.push("nothing is reported".to_owned());
     }
     // Once the cloud takes it, it is had.
     rig.sim.on_call(|_| None);

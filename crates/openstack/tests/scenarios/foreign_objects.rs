@@ -1,10 +1,10 @@
-//! What is somebody else's in the project, and must never be touched.
+//! Objects of other owners in the project, which must never be touched.
 
 use http::Method;
 use landfall_testkit::openstack::{Service, Sim};
 use serde_json::{Value, json};
 
-/// Puts strangers' objects into the cloud: by hand, of another cluster, and of another cluster of
+/// Puts foreign objects into the cloud: by hand, of another cluster, and of another cluster of
 /// our name.
 pub fn settle_in(sim: &Sim, node_port: Option<&str>) {
     let by_hand = balancer(sim, "by-hand", "mine", &[]);

@@ -75,7 +75,7 @@ fn from_outside(port: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g01_and_g02_nodes_let_the_load_balancer_in_and_nobody_else() {
+async fn g01_and_g02_nodes_let_in_the_load_balancer_and_no_other_source() {
     let mut rig = Rig::new(MANAGED);
     let before = groups_of(&rig, "a").await;
     rig.apply(web()).await;
@@ -120,7 +120,7 @@ async fn g04_monitors_may_ask_the_health_port() {
     );
 }
 
-/// Puts a group of somebody else's on a node's port.
+/// Puts a group of another owner on a node's port.
 async fn add_group(rig: &Rig, node: &str) -> Id {
     let body = json!({"name": "theirs", "description": ""});
     let theirs = rig.looker().create_security_group(&body).await.unwrap().id;
@@ -236,7 +236,7 @@ async fn g09_behind_ovn_the_nodes_filter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g10_source_ranges_that_nobody_enforces_keep_the_service_from_being_exposed() {
+async fn g10_source_ranges_that_nothing_enforces_keep_the_service_from_being_exposed() {
     let mut rig = Rig::new(OVN);
     rig.apply(web().source_range("1.2.3.0/24")).await;
     let failed = rig.cluster.messages("SyncLoadBalancerFailed");
@@ -265,7 +265,7 @@ async fn g11_a_rule_that_is_there_or_gone_already_is_as_good() {
     rig.apply(web()).await;
     let sim = rig.sim.clone();
     let id = group(&rig, OWN).await.unwrap().id.to_string();
-    // Somebody makes the same rule just before us, and removes the old one just before us.
+    // Another client makes the same rule just before us, and removes the old one just before us.
     let made = AtomicBool::new(false);
     rig.sim.on_call(move |call| {
         let rules = "/v2.0/security-group-rules";
@@ -304,7 +304,7 @@ async fn g11_a_rule_that_is_there_or_gone_already_is_as_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_a_port_that_somebody_changes_meanwhile_loses_nothing() {
+async fn g12_a_port_that_another_client_changes_meanwhile_loses_nothing() {
     let mut rig = Rig::new(MANAGED);
     let body = json!({"name": "theirs", "description": ""});
     let theirs = rig.looker().create_security_group(&body).await.unwrap().id;
@@ -356,7 +356,7 @@ async fn g13_udp_and_tcp_of_one_number_are_two_rules() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g14_a_node_that_is_no_server_is_told_of_and_passed_over() {
+async fn g14_a_node_that_is_no_server_is_reported_and_skipped() {
     let mut rig = Rig::new(MANAGED);
     let row = landfall_testkit::node("metal", "10.0.0.7");
     let row = row.with(|row| row.provider_id = Some("metal3://x/y".into()));
@@ -425,7 +425,7 @@ async fn a_group_of_the_service_s_own_is_kept_where_new_ones_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_somebody_removed_is_made_again() {
+async fn a_rule_removed_by_hand_is_recreated() {
     for mut rig in [Rig::new(MANAGED), per_cluster("")] {
         rig.apply(web()).await;
         let groups = rig.picture().await.groups;

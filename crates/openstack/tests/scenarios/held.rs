@@ -1,4 +1,4 @@
-//! Writes that the cloud refuses for good: what serves stays, and goes on following nodes.
+//! Writes that the cloud refuses permanently: what serves stays, and goes on following nodes.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_listener_serves_on_when_its_replacement_is_refused() {
     assert_eq!(after.pools.len(), 1);
     assert_eq!(after.members_at(80).len(), 3);
     assert_eq!(rig.published("web").len(), 1);
-    // Whoever takes it back has what was there.
+    // A Service that takes it back has what was there.
     rig.forget();
     remove(&mut rig, TLS).await;
     assert_eq!(

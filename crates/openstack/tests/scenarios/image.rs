@@ -15,11 +15,11 @@ use crate::rig::Rig;
 pub enum Detail {
     /// With the names of everything.
     Names,
-    /// Without the numbers in names, which tell of the past.
+    /// Without the numbers in names, which depend on the past.
     Past,
 }
 
-/// Everything of the project but what is somebody else's.
+/// Everything of the project but objects of other owners.
 pub fn of_cloud(sim: &Sim, detail: Detail) -> Value {
     let foreign = sim.snapshot_foreign();
     let ours = |row: &Value| !foreign.contains_key(text(row, "id"));
@@ -81,7 +81,7 @@ pub fn of_services(rig: &Rig) -> Value {
 }
 
 /// Whether nothing is left of what Services made. The group that all nodes of the cluster share
-/// stays, and lets nobody in.
+/// stays, and lets no client in.
 pub fn is_bare(cloud: &Value) -> bool {
     let none = |key: &str| cloud[key].as_array().is_some_and(Vec::is_empty);
     let mut groups = cloud["groups"].as_array().into_iter().flatten();

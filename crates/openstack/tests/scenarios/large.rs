@@ -70,7 +70,7 @@ async fn before_2_11_a_pool_too_large_for_a_request_is_filled_one_by_one_at_last
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_2_11_a_large_pool_follows_its_nodes_and_nobody_leaves_who_stays() {
+async fn before_2_11_a_large_pool_follows_its_nodes_and_keeps_the_members_that_stay() {
     let mut rig = small(10);
     more(&mut rig, 0..28);
     rig.apply(web()).await;
@@ -97,7 +97,7 @@ async fn before_2_11_a_large_pool_follows_its_nodes_and_nobody_leaves_who_stays(
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_2_11_a_pool_that_grows_too_large_keeps_who_is_there() {
+async fn before_2_11_a_pool_that_grows_too_large_keeps_its_members() {
     let mut rig = small(10);
     rig.apply(web()).await;
     rig.forget();

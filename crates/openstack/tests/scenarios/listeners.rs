@@ -1,4 +1,4 @@
-//! Listeners: who may connect, timeouts, limits, protocols, certificates (rows L).
+//! Listeners: source ranges, timeouts, limits, protocols, certificates (rows L).
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn l04_an_invalid_range_is_refused_and_nothing_is_written() {
         "{:?}",
         rig.cluster.events()
     );
-    // Nor is one made that would let everybody in.
+    // Nor is one made that would let every client in.
     let mut rig = Rig::new("");
     rig.apply(web().source_range("nonsense")).await;
     assert_eq!(rig.writes(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! What people are shown of a Service: the provider's view, which asks nobody.
+//! The provider's view of a Service, which needs no call.
 
 use landfall_model::Uid;
 use landfall_model::provider::Provider as _;

@@ -29,7 +29,7 @@ fn repeat_create(rig: &Rig) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c17_one_that_fails_while_it_is_made_is_made_anew() {
+async fn c17_one_that_fails_while_it_is_made_is_recreated() {
     let mut rig = Rig::new("");
     rig.sim.fail_next_create();
     rig.apply(web()).await;
@@ -75,7 +75,7 @@ async fn one_that_fails_while_it_serves_is_failed_over_where_that_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_may_not_be_failed_over_is_made_anew_behind_the_same_floating_ip() {
+async fn one_that_may_not_be_failed_over_is_recreated_behind_the_same_floating_ip() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.picture().await;
@@ -112,7 +112,7 @@ fn fail(rig: &Rig, id: &str, operating: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_may_still_serve_is_kept_and_told_of_until_that_is_known_to_be_over() {
+async fn one_that_may_still_serve_is_kept_and_reported_until_that_is_known_to_be_over() {
     for operating in ["ONLINE", "DEGRADED", "DRAINING", "NO_MONITOR", ""] {
         let mut rig = Rig::new("");
         rig.apply(web()).await;
@@ -207,7 +207,7 @@ async fn c18_one_that_takes_long_is_waited_for_and_not_made_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c18_one_that_never_ends_is_told() {
+async fn c18_one_that_never_ends_is_reported() {
     let mut rig = Rig::new("");
     rig.sim.next_fate(Fate::Stuck);
     rig.apply(web()).await;
@@ -376,7 +376,7 @@ async fn c26_the_same_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c27_a_lost_one_is_made_anew_behind_the_same_floating_ip() {
+async fn c27_a_lost_one_is_recreated_behind_the_same_floating_ip() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.picture().await;

@@ -147,7 +147,7 @@ async fn node_port_and_restart(members: Members) {
     let since = mark();
     let begun = Instant::now();
     rig.cluster.put_node(node("n80", "10.0.9.81").row());
-    // That members follow is no event: the pools tell.
+    // That members follow is no event: the pools show it.
     loop {
         let picture = rig.picture().await;
         if picture.members.values().all(|it| it.len() == 81) {

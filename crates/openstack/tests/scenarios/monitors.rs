@@ -225,7 +225,7 @@ async fn h09_a_monitor_removed_by_hand_comes_back_with_the_next_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn h10_local_traffic_brings_a_monitor_unless_somebody_says_no() {
+async fn h10_local_traffic_brings_a_monitor_unless_an_option_disables_it() {
     let mut rig = Rig::new("");
     rig.apply(local(web())).await;
     asks_nodes(&rig.picture().await, 80);

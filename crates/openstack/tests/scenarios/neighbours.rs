@@ -1,4 +1,4 @@
-//! What is somebody else's, or was kept, is neither taken nor given away.
+//! What has another owner, or was kept, is neither taken nor given away.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn a04_a_service_stays_while_it_is_not_known_which_of_two_is_to_be_deleted
 }
 
 #[tokio::test(start_paused = true)]
-async fn s11_who_was_never_let_in_deletes_nothing() {
+async fn s11_a_service_that_was_never_let_in_deletes_nothing() {
     let stage = Stage::new();
     stage.configure(|settings| settings.api_minor = 4);
     let mut rig = Rig::on(stage, "");
@@ -108,7 +108,7 @@ async fn f10_what_an_earlier_service_of_the_name_kept_is_not_given_back() {
     rig.delete("web").await;
     let there = rig.picture().await.floating_ips;
     assert_eq!(there.len(), 1);
-    // A later one of the same name, first internal, then with an address of somebody's.
+    // A later one of the same name, first internal, then with an address of another owner.
     let later = services_made_at("2200-01-01T00:00:00Z");
     rig.apply(later(web()).annotated(
         "service.beta.kubernetes.io/openstack-internal-load-balancer",
@@ -132,11 +132,11 @@ async fn f10_what_an_earlier_service_of_the_name_kept_is_not_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn c27_an_address_that_a_person_attached_leads_to_the_load_balancer_that_is_made_anew() {
+async fn c27_an_address_that_a_person_attached_leads_to_the_recreated_load_balancer() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let picture = rig.picture().await;
-    // Somebody puts an address of their own in the place of ours.
+    // Another client puts its own address in the place of ours.
     rig.sim.delete(picture.floating_ips[0].id.as_str());
     let port = picture.balancers[0].vip_port_id.clone();
     let own = floating_ip_by_hand(&rig, port.as_ref()).await;
@@ -264,7 +264,7 @@ async fn g08_rules_in_the_shared_group_go_when_groups_are_managed_no_more_or_dif
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_served_before_serves_again_where_somebody_was_quicker() {
+async fn the_former_address_serves_again_where_another_client_took_the_new_one() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let port = rig.picture().await.balancers[0].vip_port_id.clone();
@@ -279,7 +279,7 @@ async fn what_served_before_serves_again_where_somebody_was_quicker() {
         }
         let before = rig.published("web");
         let other = floating_ip_by_hand(&rig, None).await;
-        // Between our look and our request, somebody leads the other one elsewhere.
+        // Between our read and our request, another client attaches the other one elsewhere.
         let path = format!("/v2.0/floatingips/{}", other.id);
         let (sim, taken) = (rig.sim.clone(), path.clone());
         rig.sim.on_call(move |call| {
@@ -315,7 +315,7 @@ async fn what_served_before_serves_again_where_somebody_was_quicker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s04_who_shared_gives_back_no_address_of_the_first() {
+async fn s04_a_service_that_shared_gives_back_no_address_of_the_first() {
     let mut rig = Rig::new("");
     rig.apply(web().annotated(&lb("keep-floatingip"), "true"))
         .await;

@@ -60,7 +60,7 @@ fn guests_part(picture: &Picture) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_makes_a_load_balancer_internal_does_not_cut_those_who_share_it() {
+async fn a_service_that_makes_a_load_balancer_internal_does_not_cut_those_that_share_it() {
     for cluster in ["c2", "c1"] {
         let (mut owner, mut guests, _) = shared_with(cluster).await;
         let published = owner.published("web");
@@ -128,7 +128,7 @@ fn give_up(rig: &Rig, balancer: &Id, operating: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_again_and_again() {
+async fn a_broken_one_is_not_recreated_while_others_use_it_but_failed_over_again_and_again() {
     for (cluster, operating, tag_is_lost) in [
         ("c2", "ERROR", false),
         ("c1", "OFFLINE", false),
@@ -171,7 +171,7 @@ async fn what_is_broken_is_not_made_anew_while_others_use_it_but_failed_over_aga
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() {
+async fn a_broken_one_is_not_recreated_although_its_owner_publishes_nothing() {
     let (mut owner, mut guests, id) = shared_with("c2").await;
     guests.kill();
     let before = guests_part(&owner.picture().await);
@@ -192,7 +192,7 @@ async fn what_is_broken_is_not_made_anew_although_its_owner_publishes_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_is_made_anew_when_all_others_are_about_to_leave() {
+async fn a_broken_one_is_recreated_when_all_others_are_about_to_leave() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.picture().await;

@@ -1,4 +1,4 @@
-//! Leaving what is broken, and giving back what somebody has taken apart by hand.
+//! Leaving a broken load balancer, and releasing one that was taken apart by hand.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn reason(rig: &Rig, name: &str) -> Option<Code> {
     unmet.filter(|it| !it.status).map(|it| it.reason).next()
 }
 
-/// What people were told last of a failure.
+/// The last message about a failure.
 fn failure(rig: &Rig) -> String {
     let reported = rig.cluster.messages("SyncLoadBalancerFailed");
     reported.last().cloned().unwrap_or_default()
@@ -68,7 +68,7 @@ async fn detach(rig: &Rig) -> Id {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_shares_what_is_broken_leaves_once_it_can_be_changed_again() {
+async fn a_service_that_shares_a_broken_one_leaves_once_it_can_be_changed_again() {
     let (mut rig, balancer) = shared().await;
     give_up(&rig, &balancer);
     rig.delete("guest").await;
@@ -87,7 +87,7 @@ async fn who_shares_what_is_broken_leaves_once_it_can_be_changed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s04_the_first_takes_nothing_broken_from_those_who_stay() {
+async fn s04_the_first_takes_nothing_broken_from_those_that_stay() {
     for operating in ["ONLINE", "OFFLINE", "ERROR"] {
         let (mut rig, balancer) = shared().await;
         let floating = rig.picture().await.floating_ips;
@@ -115,7 +115,7 @@ async fn s04_the_first_takes_nothing_broken_from_those_who_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_broken_goes_when_all_who_share_it_leave() {
+async fn a_broken_one_is_deleted_when_all_that_share_it_leave() {
     for order in [["web", "guest"], ["guest", "web"]] {
         let (mut rig, balancer) = shared().await;
         give_up(&rig, &balancer);
@@ -130,7 +130,7 @@ async fn what_is_broken_goes_when_all_who_share_it_leave() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_changes_their_mind_is_not_taken_to_be_leaving() {
+async fn a_service_that_wants_a_load_balancer_again_is_not_leaving() {
     let (mut rig, balancer) = shared().await;
     give_up(&rig, &balancer);
     rig.edit("guest", |row| row.wants_load_balancer = false)
@@ -147,7 +147,7 @@ async fn who_changes_their_mind_is_not_taken_to_be_leaving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_shares_follows_when_it_is_mended() {
+async fn a_sharing_service_follows_when_the_load_balancer_is_repaired() {
     let (mut rig, balancer) = shared().await;
     give_up(&rig, &balancer);
     rig.wait(AUDIT).await;

@@ -1,4 +1,4 @@
-//! Pools and members: who is one, how they are chosen, and what a change costs (rows L).
+//! Pools and members: which nodes are members, algorithms, and what a change costs (rows L).
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ async fn l24_the_algorithm_is_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l25_an_unknown_algorithm_is_told_of_and_the_rest_goes_on() {
+async fn l25_an_unknown_algorithm_is_reported_and_the_rest_goes_on() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     rig.forget();
@@ -422,7 +422,7 @@ async fn l34_only_nodes_that_the_selector_names_are_members() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l34_a_selector_that_nobody_fits_makes_a_load_balancer_without_members() {
+async fn l34_a_selector_that_matches_no_node_makes_a_load_balancer_without_members() {
     let mut rig = Rig::new("");
     let service = web().annotated(&short("node-selector"), "env=none");
     rig.apply(service).await;
@@ -444,7 +444,7 @@ async fn l35_an_empty_selector_overrules_the_configured_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l35_what_is_no_selector_is_told_and_leaves_the_members_alone() {
+async fn l35_an_invalid_selector_is_reported_and_leaves_the_members_alone() {
     let key = short("node-selector");
     for conf in ["", "node-selector=env=prod"] {
         let mut rig = Rig::new(conf);

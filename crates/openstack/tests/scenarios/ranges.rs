@@ -40,22 +40,22 @@ async fn ranges_of_a_family_without_an_address_are_left_out_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ranges_of_the_other_family_only_let_nobody_in() {
+async fn ranges_of_the_other_family_alone_let_no_client_in() {
     let only_six = || web().source_range("2001:db8:1::/48");
-    let nobody = ["255.255.255.255/32"];
+    let no_client = ["255.255.255.255/32"];
     let mut rig = Rig::new("");
     rig.apply(only_six()).await;
-    assert_eq!(allowed(&rig.picture().await), nobody);
+    assert_eq!(allowed(&rig.picture().await), no_client);
     let reported = rig.cluster.messages("LoadBalancerSourceRangesIgnored");
     assert!(
         reported[0].contains("no client may connect"),
         "{reported:?}"
     );
-    // Everybody was let in before: that ends, too.
+    // Every client was let in before: that ends, too.
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     rig.apply(only_six()).await;
-    assert_eq!(allowed(&rig.picture().await), nobody);
+    assert_eq!(allowed(&rig.picture().await), no_client);
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
@@ -81,7 +81,7 @@ async fn with_addresses_of_both_families_both_stay() {
         rig.cluster.messages("LoadBalancerSourceRangesIgnored"),
         Vec::<String>::new()
     );
-    // Everybody of one family is not everybody.
+    // Every client of one family is not every client.
     rig.apply(dual(web().source_range("0.0.0.0/0"))).await;
     assert_eq!(allowed(&rig.picture().await), ["0.0.0.0/0"]);
     rig.apply(dual(web())).await;

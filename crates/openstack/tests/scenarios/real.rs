@@ -355,7 +355,7 @@ impl Real {
             let path = format!("/v2/lbaas/loadbalancers/{id}/status");
             let parts = self.done(Simulated::LoadBalancer, &Method::GET, &path, &Value::Null);
             let mut itself = self.load_balancer(&id);
-            // The driver of ovn writes down what it hears of members.
+            // The driver of ovn records what it learns of members.
             itself["updated_at"].take();
             let picture = json!({"itself": itself, "parts": names_in(&parts)});
             (id, picture)
@@ -555,7 +555,7 @@ fn same(service: Simulated) -> Service {
 }
 
 impl Drop for Real {
-    #[expect(clippy::print_stderr, reason = "whoever reads the test's output")]
+    #[expect(clippy::print_stderr, reason = "for readers of the test's output")]
     fn drop(&mut self) {
         let Some(project) = self.project.take().and_then(Arc::into_inner) else {
             return;

@@ -153,7 +153,7 @@ async fn g14_the_subnet_is_that_of_a_node_that_the_cloud_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn members_of_somebody_else_s_load_balancer_are_in_the_subnet_of_the_nodes() {
+async fn members_of_a_foreign_load_balancer_are_in_the_subnet_of_the_nodes() {
     let (mut rig, _) = detecting(&[("a", "10.0.0.4"), ("b", "10.0.0.5")]);
     let dmz = rig.sim.add_subnet(
         &rig.sim.network(),
@@ -260,7 +260,7 @@ async fn f33_no_second_address_is_published_that_no_member_can_serve() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_chosen_for_good_is_told_of_when_it_is_chosen_differently() {
+async fn a_change_of_an_immutable_choice_is_reported() {
     for key in [
         "flavor-id",
         "availability-zone",
@@ -308,7 +308,7 @@ async fn what_was_chosen_for_good_is_told_of_when_it_is_chosen_differently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f12_another_vip_is_not_had_and_told_of() {
+async fn f12_a_change_of_the_vip_is_refused_and_reported() {
     let internal = || {
         web().annotated(
             "service.beta.kubernetes.io/openstack-internal-load-balancer",
@@ -394,7 +394,7 @@ async fn c17_a_rest_takes_no_address_from_a_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_a_node_must_tell_the_subnet_and_none_may_be_a_member_nothing_is_asked_for() {
+async fn where_a_node_must_show_the_subnet_and_none_may_be_a_member_nothing_is_asked_for() {
     let (mut rig, _) = detecting(&[("a", "10.0.0.4")]);
     rig.apply(web().annotated(&short("node-selector"), "env=none"))
         .await;
@@ -407,7 +407,7 @@ async fn where_a_node_must_tell_the_subnet_and_none_may_be_a_member_nothing_is_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_a_port_keeps_nobody_from_finding_the_subnet() {
+async fn a_node_without_a_port_does_not_prevent_finding_the_subnet() {
     let (mut rig, _) = detecting(&[]);
     let gone = node("a-gone", "10.0.0.9");
     let gone = gone.with(|row| {
@@ -424,7 +424,7 @@ async fn a_node_without_a_port_keeps_nobody_from_finding_the_subnet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_but_who_is_a_member_follows_while_the_rest_is_refused() {
+async fn only_members_follow_while_the_rest_is_refused() {
     // Monitors keep asking where they asked, and rules stay.
     let mut rig = Rig::new("create-monitor=true\nmanage-security-groups=true");
     rig.apply(web()).await;

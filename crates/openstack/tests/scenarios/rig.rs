@@ -65,7 +65,7 @@ pub struct Picture {
     pub groups: Vec<SecurityGroup>,
 }
 
-/// The scenarios' user agent, so that calls can be told apart.
+/// The scenarios' user agent, so that its calls can be recognized.
 const LOOKER: &str = "looker/1";
 
 /// A client of a simulated cloud.

@@ -135,7 +135,7 @@ async fn r07_lists_are_read_to_their_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r08_one_that_is_stuck_keeps_nobody_else_waiting() {
+async fn r08_one_that_is_stuck_keeps_no_other_waiting() {
     let mut rig = Rig::new("");
     rig.sim.next_fate(Fate::Stuck);
     rig.apply(web()).await;
@@ -319,7 +319,7 @@ async fn r15_a_node_that_comes_while_a_change_is_under_way_waits_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r16_a_quota_is_told_in_the_server_s_words_and_nothing_is_made_twice() {
+async fn r16_a_quota_is_reported_with_the_server_s_text_and_nothing_is_made_twice() {
     let mut rig = Rig::new("");
     rig.sim.limit_load_balancers(Some(0));
     rig.apply(web()).await;

@@ -17,7 +17,7 @@ use crate::rig::Rig;
 /// Numbers that a seed decides (splitmix64).
 pub struct Dice(u64);
 
-/// What somebody wants of a Service.
+/// What the user of a Service asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     name: String,
@@ -35,7 +35,7 @@ pub struct Story {
     pub shapes: BTreeMap<String, Shape>,
     pub nodes: BTreeMap<String, String>,
     born: u32,
-    /// What was done, for whoever reads of a failure.
+    /// What was done, printed with a failure.
     pub reported: Vec<String>,
 }
 
@@ -195,7 +195,7 @@ impl Story {
         }
     }
 
-    /// One thing that somebody does.
+    /// One action of a user.
     pub fn go_on(&mut self, rig: &mut Rig) {
         match self.dice.below(16) {
             0..=2 => self.create(rig),
@@ -284,7 +284,7 @@ impl Story {
         self.nodes.insert(name, address);
     }
 
-    /// Somebody works in the cloud by hand.
+    /// One change in the cloud by hand.
     fn tamper(&mut self, rig: &Rig) {
         let sim = &rig.sim;
         let foreign = sim.snapshot_foreign();

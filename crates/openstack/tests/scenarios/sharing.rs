@@ -98,7 +98,7 @@ async fn s02_a_change_of_one_leaves_the_other_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s03_who_leaves_takes_only_what_is_theirs() {
+async fn s03_a_service_that_leaves_removes_only_its_own() {
     let (mut rig, _) = shared("").await;
     let before = first_part(&rig.picture().await);
     rig.delete("second").await;
@@ -115,7 +115,7 @@ async fn s03_who_leaves_takes_only_what_is_theirs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s04_the_last_to_leave_deletes_it_whoever_made_it() {
+async fn s04_the_last_to_leave_deletes_it_whichever_made_it() {
     let (mut rig, _) = shared("").await;
     let address = rig.published("second");
     rig.delete("web").await;
@@ -263,7 +263,7 @@ async fn s11_without_tags_there_is_no_sharing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s11_who_shares_does_not_become_internal_and_goes_on_as_it_was() {
+async fn s11_a_service_that_shares_does_not_become_internal_and_goes_on_as_it_was() {
     let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     let (mut rig, balancer) = shared("").await;
     let (before, published) = (rig.picture().await, rig.published("second"));
@@ -390,7 +390,7 @@ async fn a_service_does_not_leave_its_own_for_another_that_is_named_later() {
             "{reported:?}"
         );
         assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
-        // What somebody wrote is not fought over, and does not lead astray.
+        // What another client wrote is neither overwritten nor followed.
         rig.restart().await;
         assert_eq!(rig.writes(), Vec::<String>::new(), "{id}");
         assert_eq!(
@@ -448,7 +448,7 @@ async fn a_service_does_not_leave_one_that_it_shares_for_another_that_is_named_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_does_not_leave_one_that_it_shares_because_nobody_names_it_any_more() {
+async fn a_service_does_not_leave_one_that_it_shares_because_no_annotation_names_it_any_more() {
     let (mut rig, balancer) = shared("").await;
     let published = rig.published("second");
     rig.forget();
@@ -469,7 +469,7 @@ async fn a_service_does_not_leave_one_that_it_shares_because_nobody_names_it_any
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_takes_back_that_another_was_named_has_the_id_of_its_own_again() {
+async fn a_service_that_no_longer_names_another_has_the_id_of_its_own_again() {
     let mut rig = Rig::new("");
     let mine = by_hand(&rig).await;
     rig.apply(web()).await;
@@ -484,7 +484,7 @@ async fn who_takes_back_that_another_was_named_has_the_id_of_its_own_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn s13_who_made_it_and_comes_back_finds_it() {
+async fn s13_the_service_that_made_it_and_comes_back_finds_it() {
     let (mut rig, balancer) = shared("").await;
     rig.delete("web").await;
     let again = web().with(|row| row.uid = landfall_model::Uid::new("uid-web-again"));
@@ -532,8 +532,8 @@ async fn what_a_neighbour_uses_is_no_orphan_when_its_owner_has_gone() {
         assert!(owner.cluster.service("web").is_none());
         let picture = owner.picture().await;
         assert_eq!(ports(&picture), [8080]);
-        // Nothing on it says any more that it is the first cluster's, where names can tell clusters
-        // apart.
+        // Nothing on it says any more that it is the first cluster's, where names can distinguish
+        // clusters.
         let tags = &picture.balancers[0].tags;
         assert!(
             has_tag(&picture.balancers[0], "landfall_shared_by_ks-2"),

@@ -265,7 +265,7 @@ impl Stage {
         }
     }
 
-    /// From now on this is somebody else's, and in [`Self::snapshot_foreign`].
+    /// From now on this has another owner, and is in [`Self::snapshot_foreign`].
     pub fn mark_foreign(&self, id: &str) {
         match self {
             Self::Simulated(sim) => sim.mark_foreign(id),

@@ -49,10 +49,10 @@ async fn f31_an_ipv6_service_is_reached_at_its_vip() {
         picture.members_at(80),
         ["2001:db8::4:30080", "2001:db8::5:30080"]
     );
-    let everybody = &["::/0".to_owned()][..];
+    let every_client = &["::/0".to_owned()][..];
     assert_eq!(
         picture.listener_at(80).allowed_cidrs.as_deref(),
-        (!rig.sim.is_ovn()).then_some(everybody)
+        (!rig.sim.is_ovn()).then_some(every_client)
     );
     assert_eq!(picture.floating_ips, []);
     assert_eq!(rig.published("web"), [vip.to_string()]);
@@ -113,22 +113,25 @@ async fn f33_a_service_of_two_families_has_two_addresses() {
     let four = picture.floating_ips[0].floating_ip_address.to_string();
     let six = further[0].ip_address.unwrap().to_string();
     assert_eq!(rig.published("web"), [four, six]);
-    // Everybody of both families may connect, which the provider ovn need not be told.
+    // Every client of both families may connect, which needs no request to the provider ovn.
     let ovn = rig.sim.is_ovn();
     let allowed = |picture: &Picture, port| {
         let mut allowed = picture.listener_at(port).allowed_cidrs.clone();
         allowed.as_deref_mut().map(<[String]>::sort);
         allowed
     };
-    let everybody = || vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
-    assert_eq!(allowed(&picture, 80), (!ovn).then(everybody));
+    let every_client = || vec!["0.0.0.0/0".to_owned(), "::/0".to_owned()];
+    assert_eq!(allowed(&picture, 80), (!ovn).then(every_client));
     rig.forget();
     rig.restart().await;
     assert_eq!(rig.writes(), Vec::<String>::new());
     // A port that comes later is open to both as well.
     let more = dual(FamilyPolicy::RequireDualStack).with(|row| row.ports[0].name = "a".to_owned());
     rig.apply(more.named_port("b", 443).node_port(30443)).await;
-    assert_eq!(allowed(&rig.picture().await, 443), (!ovn).then(everybody));
+    assert_eq!(
+        allowed(&rig.picture().await, 443),
+        (!ovn).then(every_client)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +212,7 @@ async fn another_address_is_taken_when_it_is_asked_for() {
     assert_eq!(picture.floating_ips.len(), 2);
     let left = picture.floating_ips.iter().find(|it| it.id == one.id);
     assert_eq!(left.unwrap().port_id, None);
-    // Who asks for nothing keeps what there is.
+    // A Service that asks for nothing keeps what there is.
     rig.forget();
     rig.apply(web()).await;
     assert_eq!(rig.published("web"), [address(&other)]);
@@ -233,13 +236,13 @@ async fn an_address_that_is_not_there_leaves_the_one_that_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floating_ip_that_somebody_removed_is_replaced_and_told_of() {
+async fn a_floating_ip_removed_by_hand_is_replaced_and_reported() {
     for wait in [0, 400] {
         let mut rig = Rig::new("");
         rig.apply(web()).await;
         rig.wait(Duration::from_secs(wait)).await;
         let lost = rig.picture().await.floating_ips[0].clone();
-        // Its address is somebody else's at once.
+        // Its address has another owner at once.
         rig.sim.delete(lost.id.as_str());
         floating_ip_by_hand(&rig, None).await;
         rig.wait(Duration::from_secs(200)).await;
@@ -258,7 +261,7 @@ async fn a_floating_ip_that_somebody_removed_is_replaced_and_told_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floating_ip_that_somebody_detached_is_attached_again() {
+async fn a_floating_ip_detached_by_hand_is_attached_again() {
     let mut rig = Rig::new("");
     rig.apply(web()).await;
     let before = rig.published("web");
@@ -279,7 +282,7 @@ async fn a_floating_ip_that_somebody_detached_is_attached_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_that_do_not_exist_are_told_in_the_words_of_the_cloud() {
+async fn ids_that_do_not_exist_are_reported_in_the_words_of_the_cloud() {
     for name in ["network-id", "subnet-id", "port-id", "flavor-id"] {
         let mut rig = Rig::new("");
         let service = web().annotated(&lb(name), NOWHERE);
@@ -300,7 +303,8 @@ async fn ids_that_do_not_exist_are_told_in_the_words_of_the_cloud() {
     }
 }
 
-/// A Service whose members would be in a subnet that is not there: who names it, and what is told.
+/// Asserts that nothing is made while an annotation puts members in a subnet that does not exist,
+/// and that the failure names the annotation and the subnet.
 async fn nothing_is_made(conf: &str, key: &str, value: &str, subnet: &str) {
     let mut rig = Rig::new(conf);
     rig.apply(web().annotated(&lb(key), value)).await;
@@ -341,7 +345,7 @@ async fn a_subnet_of_members_that_is_there_is_asked_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_not_be_an_id_is_told_of_by_a_service_that_works() {
+async fn an_invalid_id_is_reported_while_the_service_works() {
     let mut rig = Rig::new("");
     // Members that are not in the subnet that is configured.
     rig.apply(web()).await;
@@ -418,7 +422,7 @@ async fn a_load_balancer_that_is_not_there_or_another_project_s_is_refused() {
         );
     }
     assert_eq!(sim.snapshot_foreign(), foreign);
-    // Whose it is keeps nobody from going.
+    // Another owner does not keep the Service from leaving.
     rig.apply(web().annotated(&lb("load-balancer-id"), &theirs))
         .await;
     rig.delete("web").await;

@@ -38,7 +38,7 @@ fn guest_service(balancer: &Id) -> ServiceBuilder {
         .annotated(&lb("load-balancer-id"), balancer.as_str())
 }
 
-/// What the guest is served by: ids, and what decides who reaches it.
+/// What the guest is served by: ids, and what decides which clients reach it.
 fn guests_part(picture: &Picture) -> String {
     let listener = picture.listener_at(8080);
     let pool = picture.pool_at(8080);

@@ -1,4 +1,4 @@
-//! Services of which nothing is recorded any more: the marks in the cloud tell what serves them.
+//! Services of which nothing is recorded any more: the marks in the cloud name what serves them.
 
 use landfall_model::marks::managed_annotations;
 use landfall_model::rows::ServiceRow;
@@ -47,8 +47,8 @@ async fn another(rig: &Rig) -> Id {
     mine.id
 }
 
-/// Asserts that a Service is kept where it is, and that what is named in vain is told, but for what
-/// a new process finds, and stays.
+/// Asserts that a Service is kept where it is, and that what is named in vain is reported, except
+/// what a new process finds, and stays.
 fn assert_kept(
     rig: &Rig,
     name: &str,

@@ -70,7 +70,7 @@ impl Verdict<'_> {
                 .find(|it| !it.status);
             match unmet {
                 None if row.status.conditions.is_empty() => {
-                    problems.push(format!("{name} was never looked at"));
+                    problems.push(format!("{name} was never reconciled"));
                 }
                 None => {
                     content.insert(name.as_str());
@@ -79,7 +79,7 @@ impl Verdict<'_> {
                     reasons += 1;
                     if !self.is_true(name, shape, unmet.reason) {
                         let text = format!("{:?}: {}", unmet.reason, unmet.message);
-                        problems.push(format!("{name} holds a Reason that is none: {text}"));
+                        problems.push(format!("{name} has an unfounded reason: {text}"));
                     }
                 }
             }
@@ -205,7 +205,7 @@ impl Verdict<'_> {
             }
             let spare: Vec<&Value> = list(balancer, "spare pools").collect();
             if !spare.is_empty() && content.len() == self.shapes.len() {
-                problems.push(format!("pools that serve nobody: {spare:?}"));
+                problems.push(format!("pools that serve no Service: {spare:?}"));
             }
             let leading = list(&self.is, "floating IPs");
             let leading = leading

@@ -52,7 +52,7 @@ pub fn bodies(rig: &Rig, method: &str, kind: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What keeps the spec from being carried out, as the status tells it; empty: nothing.
+/// What keeps the spec from being carried out, as the status states it; empty: nothing.
 pub fn refusal(rig: &Rig, name: &str) -> String {
     let status = rig.cluster.service(name).unwrap().status;
     let unmet = status.conditions.iter().filter(|it| !it.status);
@@ -62,7 +62,7 @@ pub fn refusal(rig: &Rig, name: &str) -> String {
         .join("; ")
 }
 
-/// Somebody who reads a port's listener and its pool again and again.
+/// Reads a port's listener and its pool again and again.
 pub struct Watch {
     seen: Arc<Mutex<Vec<usize>>>,
     looking: JoinHandle<()>,
@@ -115,10 +115,10 @@ impl Watch {
         }
     }
 
-    /// For how long nobody served the port.
+    /// For how long no member served the port.
     pub fn unserved(&self) -> Duration {
         let seen = self.seen.lock().unwrap();
-        assert!(seen.len() > 5, "nobody looked");
+        assert!(seen.len() > 5, "the watch did not run");
         let missing = seen.iter().filter(|members| **members == 0).count();
         self.period * u32::try_from(missing).unwrap()
     }

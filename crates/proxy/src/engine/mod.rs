@@ -16,7 +16,7 @@
 //! bytes and one socket.
 //!
 //! ```text
-//!   commands ─┐            ┌─ acceptors ──> greetings (PROXY header) ─┬─> connections (pump)
+//!   commands ─┐            ┌─ acceptors ──> proxy headers (readers) ──┬─> connections (pump)
 //!   deadlines ┼─> engine ──┤                                          └─> tasks: TLS, HTTP
 //!   events ───┘            └─ ports (UDP) ──> flows
 //! ```
@@ -114,7 +114,7 @@ pub(crate) struct Engine {
     acceptors: Slab<Acceptor>,
     /// Where the sockets of each listener are, among thousands.
     acceptors_by_id: HashMap<ListenerId, Vec<Key>>,
-    greetings: Slab<ProxyHeaderReader>,
+    proxy_headers: Slab<ProxyHeaderReader>,
     connections: Slab<Connection>,
     /// Which of them are of one listener, by where its state lies.
     connections_by_listener: Lists<usize>,
@@ -189,7 +189,7 @@ impl Engine {
             events: Events::default(),
             acceptors: Slab::default(),
             acceptors_by_id: HashMap::new(),
-            greetings: Slab::default(),
+            proxy_headers: Slab::default(),
             connections: Slab::default(),
             connections_by_listener: Lists::default(),
             proxy_header_times: Wheel::new(now),
@@ -372,7 +372,7 @@ impl Engine {
         }
         self.proxy_header_times.expire(now, &mut due);
         for index in due.drain(..) {
-            if let Some(key) = self.greetings.key_at(index) {
+            if let Some(key) = self.proxy_headers.key_at(index) {
                 self.refuse_proxy_header(key);
             }
         }

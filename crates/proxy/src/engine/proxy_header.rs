@@ -46,8 +46,8 @@ impl Engine {
             listener,
             place,
         };
-        let key = self.greetings.insert_with(|_| proxy_header);
-        let Some(proxy_header) = self.greetings.get_mut(key) else {
+        let key = self.proxy_headers.insert_with(|_| proxy_header);
+        let Some(proxy_header) = self.proxy_headers.get_mut(key) else {
             return;
         };
         let token = Subject::ProxyHeaderReader(key).token();
@@ -57,7 +57,7 @@ impl Engine {
             .add(&proxy_header.stream, token, Watch::Reading)
             .is_err()
         {
-            self.greetings.remove(key);
+            self.proxy_headers.remove(key);
             return;
         }
         self.proxy_header_times
@@ -66,7 +66,7 @@ impl Engine {
 
     /// News of a peer that has a header to send.
     pub(super) fn read_proxy_header(&mut self, key: Key, event: Event) {
-        let Some(proxy_header) = self.greetings.get_mut(key) else {
+        let Some(proxy_header) = self.proxy_headers.get_mut(key) else {
             return;
         };
         let room = self.tools.room.get_mut(..MAX_HEADER).unwrap_or_default();
@@ -93,7 +93,7 @@ impl Engine {
 
     pub(super) fn refuse_proxy_header(&mut self, key: Key) {
         self.proxy_header_times.clear(key.index);
-        if let Some(proxy_header) = self.greetings.remove(key) {
+        if let Some(proxy_header) = self.proxy_headers.remove(key) {
             let (listener, peer) = (proxy_header.listener.id(), proxy_header.peer);
             tracing::debug!(%listener, %peer, "no valid PROXY header");
             proxy_header.listener.refuse(peer, Refusal::ProxyHeader);
@@ -102,7 +102,7 @@ impl Engine {
 
     fn accept_proxy_header(&mut self, key: Key, origin: Origin) {
         self.proxy_header_times.clear(key.index);
-        let Some(proxy_header) = self.greetings.remove(key) else {
+        let Some(proxy_header) = self.proxy_headers.remove(key) else {
             return;
         };
         let ProxyHeaderReader {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_fits_a_wish_is_found() {
+    fn everything_that_matches_a_request_is_found() {
         let mut slab = Slab::default();
         let keys: Vec<Key> = (0..6).map(|number| slab.insert_with(|_| number)).collect();
         slab.remove(keys[2]);

@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(
             side.deadline(second),
             Some(start + second * 21),
-            "the wait begins anew"
+            "the wait begins again"
         );
     }
 

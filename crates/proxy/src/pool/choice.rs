@@ -17,10 +17,10 @@ impl PoolState {
         client: SocketAddr,
         tried: &[SocketAddr],
     ) -> Result<Lease, Unavailable> {
-        self.look_at(client, tried, Instant::now)
+        self.look_with_clock(client, tried, Instant::now)
     }
 
-    pub(super) fn look_at(
+    pub(super) fn look_with_clock(
         &self,
         client: SocketAddr,
         tried: &[SocketAddr],

@@ -34,7 +34,7 @@ const FAILING_AFTER: u32 = 3;
 const FAILING_FOR: Duration = Duration::from_secs(10);
 
 /// So long after the last failure nothing is known any more, if no client came since.
-const FAILURE_TELLS: Duration = Duration::from_secs(60);
+const FORGET_FAILURES_AFTER: Duration = Duration::from_secs(60);
 
 /// How long a member that could not be reached is asked last.
 const SUSPECT_FOR: Duration = Duration::from_secs(2);
@@ -272,7 +272,7 @@ impl MemberState {
     /// Forgets failures that are long ago.
     pub(super) fn forget_failures(&self, now: Instant) {
         let failed_at = Duration::from_millis(self.failed_at.load(Ordering::Relaxed));
-        if now.saturating_duration_since(self.born) > failed_at + FAILURE_TELLS {
+        if now.saturating_duration_since(self.born) > failed_at + FORGET_FAILURES_AFTER {
             self.forgive();
         }
         if !self.is_left_out(|| now) && self.reported.swap(false, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Who is chosen, without sockets.
+//! Which members are chosen, without sockets.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn pool(wanted: &Pool) -> PoolState {
     pool
 }
 
-/// Who gets the next connections, each of which ends at once.
+/// The members that get the next connections, each of which ends at once.
 fn next<const N: usize>(pool: &PoolState) -> [u16; N] {
     std::array::from_fn(|_| pool.pick(CLIENT, &[]).unwrap().address().port())
 }
@@ -275,7 +275,7 @@ fn a_leaving_member_is_cut_once_its_time_is_over_unless_it_came_back() {
     assert!(leases.iter().all(|lease| !lease.is_cut()));
     two.members[1].draining = true;
     let leaving = pool.update(&two);
-    // Told twice, it leaves once.
+    // Updated twice, it leaves once.
     assert!(pool.update(&two).is_empty());
     assert!(leaving.iter().all(Leaving::cut));
     assert_eq!(
@@ -289,7 +289,7 @@ fn a_leaving_member_is_cut_once_its_time_is_over_unless_it_came_back() {
 }
 
 #[test]
-fn health_changes_are_counted_and_told() {
+fn health_changes_are_counted_and_reported() {
     let sender = Changes::default();
     let changes = sender.version();
     let pool = PoolState::new(1, key(), changes_of(&sender));
@@ -298,7 +298,7 @@ fn health_changes_are_counted_and_told() {
     assert!(pool.set_health(at(0), Health::Up, ""));
     assert!(!pool.set_health(at(0), Health::Up, "still"));
     assert!(pool.set_health(at(0), Health::Down, "connection refused"));
-    assert!(!pool.set_health(at(7), Health::Down, "nobody's"));
+    assert!(!pool.set_health(at(7), Health::Down, "no member's"));
     assert_eq!(*changes.borrow(), before + 2);
     let row = pool.status().remove(0);
     assert_eq!(

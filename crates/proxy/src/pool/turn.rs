@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_chosen_when_all_are_passed_over() {
+    fn no_member_is_chosen_when_all_are_excluded() {
         let mut turns = Turns::new([1, 2]);
         assert_eq!(turns.next(|_| false), None);
         assert_eq!(turns.next(|_| true), Some(1));
     }
 
     #[test]
-    fn a_member_that_was_passed_over_is_owed_nothing() {
+    fn a_member_that_was_skipped_is_owed_nothing() {
         let mut turns = Turns::new([1, 1]);
         for _ in 0..100 {
             assert_eq!(turns.next(|index| index == 0), Some(0));

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_needs_all_listeners_as_they_are_waits_for_every_change() {
+    async fn an_operation_on_all_listeners_waits_for_every_change() {
         let turns = Turns::default();
         let change = turns.of(id(80)).await;
         assert!(at_once(turns.all()).await.is_none());

@@ -107,7 +107,7 @@ fn a_sender_that_speaks_for_itself_is_understood() {
 }
 
 #[test]
-fn extensions_are_passed_over() {
+fn extensions_are_skipped() {
     let mut bytes = header(ProxyProtocol::V2, TCP, "192.0.2.1:1", "192.0.2.2:2");
     bytes[15] += 6;
     bytes.extend([0x05, 0, 3, b'x', b'y', b'z']);
@@ -134,7 +134,7 @@ fn extension(kind: u8, value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn extensions_as_long_as_a_chain_of_certificates_are_passed_over() {
+fn extensions_as_long_as_a_chain_of_certificates_are_skipped() {
     let bytes = extended(&extension(0x20, &vec![7; 15_000]));
     let origin = client("192.0.2.1:1", "192.0.2.2:2");
     assert_eq!(
@@ -212,7 +212,7 @@ fn a_text_header_with_other_bytes_than_text_is_none_however_it_arrives() {
 }
 
 #[test]
-fn what_is_no_header_is_refused_as_soon_as_it_can_be_told() {
+fn what_is_no_header_is_refused_as_soon_as_that_is_certain() {
     let cases: [&[u8]; 17] = [
         b"GET / HTTP/1.1\r\n",
         b"PROXYTCP4 192.0.2.1 192.0.2.2 1 2\r\n",

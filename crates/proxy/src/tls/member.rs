@@ -1,4 +1,4 @@
-//! TLS toward members: a handshake that believes only the authorities that were named for them, and
+//! TLS toward members: a handshake that trusts only the authorities that were named for them, and
 //! the stream behind it. Never falls back to no verification, nor to no TLS.
 
 use std::fmt;

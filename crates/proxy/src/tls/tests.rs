@@ -113,7 +113,7 @@ async fn connect(
     Ok((server?, client.unwrap()))
 }
 
-/// The names of the certificate that a client gets who asks for a name (or none, with an address).
+/// The names of the certificate that a client of a name gets (of none, if it is an address).
 async fn presented(termination: &Termination, client: &Arc<ClientConfig>, name: &str) -> String {
     let (_server, client) = connect(termination, client, name).await.unwrap();
     let chain = client.get_ref().1.peer_certificates().unwrap();
@@ -177,9 +177,9 @@ async fn of_two_certificates_for_a_name_the_client_gets_the_one_it_can_verify() 
 
 #[tokio::test]
 async fn http_is_offered_only_where_http_is_spoken() {
-    let chosen = async |offer, wishes: &[&str]| {
+    let chosen = async |offer, protocols: &[&str]| {
         let termination = terminate([certificate(&["a.example"])], offer);
-        let (server, _client) = connect(&termination, &client(ECDSA, wishes), "a.example")
+        let (server, _client) = connect(&termination, &client(ECDSA, protocols), "a.example")
             .await
             .unwrap();
         server
@@ -226,9 +226,9 @@ async fn a_reload_serves_the_new_certificate_and_leaves_open_connections_alone()
 
     user.write_all(b"still here").await.unwrap();
     user.flush().await.unwrap();
-    let mut last_active = [0; 10];
-    server.read_exact(&mut last_active).await.unwrap();
-    assert_eq!(&last_active, b"still here");
+    let mut received = [0; 10];
+    server.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"still here");
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn a_client_resumes_its_session_across_a_reload() {
         Some(&before),
     )
     .unwrap();
-    let other_owner = terminate([certificate(&names)], Offer::Nothing);
+    let unrelated = terminate([certificate(&names)], Offer::Nothing);
     let client = client(ECDSA, &[]);
     let handshake = async |termination: &Termination| {
         let (mut server, mut user) = connect(termination, &client, "a.example").await.unwrap();
@@ -255,7 +255,7 @@ async fn a_client_resumes_its_session_across_a_reload() {
     };
     assert_eq!(handshake(&before).await, HandshakeKind::Full);
     assert_eq!(handshake(&after).await, HandshakeKind::Resumed);
-    assert_eq!(handshake(&other_owner).await, HandshakeKind::Full);
+    assert_eq!(handshake(&unrelated).await, HandshakeKind::Full);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn an_expired_certificate_is_a_fact_and_not_an_error() {
 }
 
 #[test]
-fn a_bad_certificate_is_refused_with_the_secret_and_the_field_to_look_at() {
+fn a_bad_certificate_is_refused_with_the_secret_and_the_field() {
     let good = certificate(&["a.example"]);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let (chain, key) = (text(&good.chain_pem), text(&good.key_pem));

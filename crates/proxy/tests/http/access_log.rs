@@ -83,7 +83,7 @@ async fn what_is_refused_is_a_line_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_broke_off_is_in_the_line() {
+async fn the_side_that_broke_off_is_in_the_line() {
     let mut member = Puppet::start().await;
     let (access_log, lines) = log();
     let scene = Scene::start_logging(access_log, &[member.address], |_| {}).await;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use landfall_proxy::counters::Refusal;
 
 use crate::scene::member::Puppet;
-use crate::scene::{Client, Scene, Server, nobody, until};
+use crate::scene::{Client, Scene, Server, closed_address, until};
 
 #[tokio::test]
-async fn without_a_member_the_client_is_told_to_come_back() {
+async fn without_a_member_the_client_gets_a_retry_after() {
     let scene = Scene::start(&[]).await;
     let mut client = scene.client().await;
     for _ in 0..2 {
@@ -33,9 +33,9 @@ async fn without_a_member_the_client_is_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_member_that_cannot_be_reached_is_passed_over() {
+async fn a_member_that_cannot_be_reached_is_skipped() {
     let member = Server::echo("only").await;
-    let scene = Scene::start(&[nobody(), member.address]).await;
+    let scene = Scene::start(&[closed_address(), member.address]).await;
     let mut client = scene.client().await;
     for _ in 0..6 {
         client
@@ -51,7 +51,7 @@ async fn a_member_that_cannot_be_reached_is_passed_over() {
 
 #[tokio::test]
 async fn when_no_member_can_be_reached_the_gateway_is_bad() {
-    let scene = Scene::start(&[nobody(), nobody()]).await;
+    let scene = Scene::start(&[closed_address(), closed_address()]).await;
     let mut client = scene.client().await;
     let response = client.get("/").await;
     assert_eq!(
@@ -244,7 +244,7 @@ async fn a_response_that_breaks_off_does_not_look_whole() {
 }
 
 #[tokio::test]
-async fn a_response_that_is_none_is_a_bad_gateway() {
+async fn an_invalid_response_is_a_bad_gateway() {
     for answer in [
         "SSH-2.0-OpenSSH_9.2p1\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok",

@@ -37,7 +37,7 @@ async fn connections_to_members_are_shared_between_clients() {
 }
 
 #[tokio::test]
-async fn members_are_told_about_the_client() {
+async fn members_learn_about_the_client() {
     let member = Server::echo("only").await;
     let scene = Scene::start_with(&[member.address], |listener| {
         listener.mode = Mode::Http(EVERYTHING);
@@ -353,7 +353,7 @@ async fn a_client_named_by_a_trusted_proxy_header_is_the_client() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_believed_is_told_by_its_address_alone() {
+async fn an_untrusted_client_is_identified_by_its_address_alone() {
     let member = Server::echo("only").await;
     let scene = Scene::start_with(&[member.address], |listener| {
         listener.mode = Mode::Http(Http {

@@ -15,7 +15,7 @@ use crate::scene::http2::{
     Http2Client, certificates, frames, get, nothing, post, text, tls, whole,
 };
 use crate::scene::member::Puppet;
-use crate::scene::{Client, EVERYTHING, Scene, Server, nobody, until};
+use crate::scene::{Client, EVERYTHING, Scene, Server, closed_address, until};
 
 #[tokio::test]
 async fn requests_of_one_connection_are_spread_over_the_members() {
@@ -41,7 +41,7 @@ async fn requests_of_one_connection_are_spread_over_the_members() {
 }
 
 #[tokio::test]
-async fn members_see_an_ordinary_request_and_are_told_about_the_client() {
+async fn members_see_an_ordinary_request_and_learn_about_the_client() {
     let member = Server::echo("only").await;
     let scene = Scene::start_with(&[member.address], |listener| {
         listener.mode = Mode::Http(EVERYTHING);
@@ -324,7 +324,7 @@ async fn a_large_body_passes_whole() {
 }
 
 #[tokio::test]
-async fn failures_are_told_like_to_anybody_else() {
+async fn failures_are_answered_as_over_http1() {
     let none = Scene::start(&[]).await;
     let response = Http2Client::connect(none.address).await.ask(get("/")).await;
     assert_eq!(
@@ -333,7 +333,7 @@ async fn failures_are_told_like_to_anybody_else() {
     );
     assert_eq!(response.text(), "no member can serve at present\n");
 
-    let dead = Scene::start(&[nobody()]).await;
+    let dead = Scene::start(&[closed_address()]).await;
     let client = Http2Client::connect(dead.address).await;
     assert_eq!(client.ask(get("/")).await.status, 502);
     let response = client.begin(post("/", text("x"))).await.unwrap();
@@ -394,9 +394,9 @@ async fn a_response_that_breaks_off_does_not_look_whole() {
 }
 
 #[tokio::test]
-async fn members_that_fail_are_replaced_as_for_anybody_else() {
+async fn members_that_fail_are_replaced_as_over_http1() {
     let member = Server::echo("only").await;
-    let scene = Scene::start(&[nobody(), member.address]).await;
+    let scene = Scene::start(&[closed_address(), member.address]).await;
     let client = Http2Client::connect(scene.address).await;
     for _ in 0..4 {
         assert!(

@@ -152,7 +152,7 @@ async fn a_response_that_was_handed_over_and_is_not_taken_ends_the_connection() 
 }
 
 #[tokio::test]
-async fn a_client_is_told_how_much_it_may_ask_at_once() {
+async fn a_client_learns_how_many_requests_it_may_send_at_once() {
     let member = Server::start(|mut conversation| async move {
         conversation.request().await;
         conversation.request().await;

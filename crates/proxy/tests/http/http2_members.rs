@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::scene::http2::{Http2Client, Http2Server, frames, get, nothing, post, text, whole};
 use crate::scene::member::Puppet;
-use crate::scene::{Scene, nobody, until};
+use crate::scene::{Scene, closed_address, until};
 
 fn http2(listener: &mut Listener) {
     listener.mode = Mode::Http(Http {
@@ -107,7 +107,7 @@ async fn a_large_body_passes_from_http_1_to_http_2_and_back() {
         .await;
     // A client that does not read would stall everything, by design: so it does both.
     let mut sent = 0;
-    let mut last_active = Vec::new();
+    let mut received = Vec::new();
     let response = loop {
         let end = (sent + 65_536).min(body.len());
         client.send(&body[sent..end]).await;
@@ -117,15 +117,15 @@ async fn a_large_body_passes_from_http_1_to_http_2_and_back() {
         }
     };
     assert_eq!(response.status, 200);
-    while last_active.len() < body.len() {
+    while received.len() < body.len() {
         let end = (sent + 65_536).min(body.len());
         client.send(&body[sent..end]).await;
         sent = end;
         let size = usize::from_str_radix(&client.line().await, 16).unwrap();
-        last_active.extend(client.exactly(size).await);
+        received.extend(client.exactly(size).await);
         assert_eq!(client.line().await, "");
     }
-    assert!(last_active == body);
+    assert!(received == body);
     assert_eq!(client.line().await, "0");
 }
 
@@ -188,7 +188,7 @@ async fn a_call_of_grpc_shape_passes_in_both_directions_at_once() {
         send.send(Frame::data(Bytes::from_static(word.as_bytes())))
             .await
             .unwrap();
-        let last_active = response
+        let received = response
             .body_mut()
             .frame()
             .await
@@ -196,7 +196,7 @@ async fn a_call_of_grpc_shape_passes_in_both_directions_at_once() {
             .unwrap()
             .into_data()
             .unwrap();
-        assert_eq!(last_active, word.to_uppercase().as_bytes());
+        assert_eq!(received, word.to_uppercase().as_bytes());
     }
     drop(send);
     let end = whole(response).await.unwrap();
@@ -309,8 +309,8 @@ async fn requests_beyond_the_bound_of_connections_are_refused_and_counted() {
 }
 
 #[tokio::test]
-async fn failures_of_members_are_told_to_clients_of_both_kinds() {
-    let scene = Scene::start_with(&[nobody()], http2).await;
+async fn failures_of_members_are_reported_to_clients_of_both_kinds() {
+    let scene = Scene::start_with(&[closed_address()], http2).await;
     assert_eq!(scene.get("/").await.status, 502);
     assert_eq!(
         Http2Client::connect(scene.address)
@@ -347,9 +347,9 @@ async fn failures_of_members_are_told_to_clients_of_both_kinds() {
 }
 
 #[tokio::test]
-async fn a_member_that_cannot_be_reached_is_passed_over_with_the_whole_body() {
+async fn a_member_that_cannot_be_reached_is_skipped_with_the_whole_body() {
     let member = Http2Server::echo("only").await;
-    let scene = Scene::start_with(&[nobody(), member.address], http2).await;
+    let scene = Scene::start_with(&[closed_address(), member.address], http2).await;
     let mut old = scene.client().await;
     let new = Http2Client::connect(scene.address).await;
     for _ in 0..4 {

@@ -175,7 +175,7 @@ async fn a_client_that_wants_its_connection_closed_gets_that() {
 }
 
 #[tokio::test]
-async fn a_member_that_closes_is_heard_by_the_proxy_and_not_by_the_client() {
+async fn a_member_that_closes_is_noticed_by_the_proxy_and_not_by_the_client() {
     let member = Server::fixed(
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
         true,

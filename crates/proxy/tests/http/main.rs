@@ -1,5 +1,4 @@
-//! HTTP listeners over real sockets: raw bytes in, raw bytes out, with members that do as they are
-//! told.
+//! HTTP listeners over real sockets: raw bytes in, raw bytes out, with scripted members.
 
 #![expect(
     clippy::unwrap_used,

@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::scene::http2::{self, Http2Client, Http2Server};
 use crate::scene::member::Puppet;
-use crate::scene::{Client, Scene, Server, nobody, until};
+use crate::scene::{Client, Scene, Server, closed_address, until};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -175,9 +175,12 @@ async fn a_member_that_gives_no_answer_is_left_out_for_all_clients() {
 
 #[tokio::test]
 async fn without_a_retry_budget_one_member_is_tried() {
-    let scene = Scene::start_with(&[nobody(), nobody(), nobody()], |listener| {
-        listener.pool.protection.retry_budget = 0;
-    })
+    let scene = Scene::start_with(
+        &[closed_address(), closed_address(), closed_address()],
+        |listener| {
+            listener.pool.protection.retry_budget = 0;
+        },
+    )
     .await;
     let failures = || scene.state.counters().totals().connect_failures;
     assert_eq!(scene.get("/").await.status, 502);

@@ -19,7 +19,7 @@ fn at_once(burst: u32) -> Rate {
 }
 
 #[tokio::test]
-async fn a_source_that_asks_too_often_is_told_when_to_come_again() {
+async fn a_source_that_asks_too_often_learns_when_to_retry() {
     let server = Server::echo("one").await;
     let scene = Scene::start_with(&[server.address], |listener| {
         listener.source_limits.request_rate = Some(at_once(2));
@@ -44,7 +44,7 @@ async fn a_source_that_asks_too_often_is_told_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn with_trusted_hops_the_source_is_whom_the_outermost_proxy_named() {
+async fn with_trusted_hops_the_source_is_the_client_that_the_outermost_proxy_named() {
     let server = Server::echo("one").await;
     let scene = Scene::start_with(&[server.address], |listener| {
         listener.mode = Mode::Http(Http {

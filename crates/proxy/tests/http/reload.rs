@@ -260,9 +260,9 @@ async fn tls_without_http_passes_bytes() {
     let mut served = member.accept().await;
     assert_eq!(served.exactly(5).await, b"hello");
     served.send("world").await;
-    let mut last_active = [0; 5];
-    stream.read_exact(&mut last_active).await.unwrap();
-    assert_eq!(&last_active, b"world");
+    let mut received = [0; 5];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"world");
 }
 
 #[tokio::test]

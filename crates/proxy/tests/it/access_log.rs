@@ -14,7 +14,9 @@ use landfall_proxy::{Proxy, ProxyConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 
-use crate::scene::{Manner, Scene, Server, TIMEOUT, connect, in_time, loopback, nobody, until};
+use crate::scene::{
+    Manner, Scene, Server, TIMEOUT, closed_address, connect, in_time, loopback, until,
+};
 
 /// A listener, and the lines about it.
 async fn logged(
@@ -70,7 +72,7 @@ async fn a_connection_is_one_line_when_it_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_turned_away_is_a_line_with_the_reason() {
-    let (scene, lines) = logged(Protocol::Tcp, &[nobody()], |_| {}).await;
+    let (scene, lines) = logged(Protocol::Tcp, &[closed_address()], |_| {}).await;
     drop(connect(scene.address()).await);
     has(&next(&lines), &["\"end\":\"no_member\",\"bytesIn\":0"]);
     let only = AllowedSources::Only(["192.0.2.0/24".parse().unwrap()].into());

@@ -32,8 +32,8 @@ async fn connections_go_round_by_weight() {
         listener.pool.members[1].weight = 3;
     })
     .await;
-    let last_active = scene.receive_many(40).await;
-    assert_eq!(tally(&last_active, ["one", "two"]), [10, 30]);
+    let answers = scene.receive_many(40).await;
+    assert_eq!(tally(&answers, ["one", "two"]), [10, 30]);
     assert_eq!((one.accepted(), two.accepted()), (10, 30));
 }
 

@@ -1,4 +1,4 @@
-//! Changes while traffic runs: nobody notices.
+//! Changes while traffic runs: no client notices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,8 +92,8 @@ async fn edit(scene: &Scene, addresses: [std::net::SocketAddr; 3], number: usize
             }
             8 => listener.timeouts.client_data = Duration::from_secs(40 + number as u64 % 7),
             9 => {
-                let everybody = ["127.0.0.0/8".parse().unwrap()].into();
-                listener.allowed = AllowedSources::Only(everybody);
+                let loopback_sources = ["127.0.0.0/8".parse().unwrap()].into();
+                listener.allowed = AllowedSources::Only(loopback_sources);
             }
             10 => listener.connection_limit = Some(100_000),
             _ => {

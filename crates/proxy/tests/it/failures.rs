@@ -8,7 +8,7 @@ use landfall_proxy::counters::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::scene::{Manner, Scene, Server, ended, in_time, nobody, until};
+use crate::scene::{Manner, Scene, Server, closed_address, ended, in_time, until};
 
 #[tokio::test]
 async fn without_a_member_a_connection_is_closed_at_once_and_counted() {
@@ -47,7 +47,7 @@ async fn when_all_members_are_down_connections_are_refused_until_one_is_up() {
 #[tokio::test]
 async fn a_connection_finds_the_member_that_can_be_reached() {
     let server = Server::named("here").await;
-    let gone = [nobody(), nobody()];
+    let gone = [closed_address(), closed_address()];
     let scene = Scene::tcp(&[gone[0], gone[1], server.address]).await;
     for _ in 0..6 {
         assert_eq!(scene.receive().await, b"here");
@@ -73,7 +73,7 @@ async fn a_connection_finds_the_member_that_can_be_reached() {
 
 #[tokio::test]
 async fn when_no_member_can_be_reached_at_most_three_are_tried() {
-    let gone: Vec<_> = (0..5).map(|_| nobody()).collect();
+    let gone: Vec<_> = (0..5).map(|_| closed_address()).collect();
     let scene = Scene::tcp(&gone).await;
     ended(&mut scene.client().await).await;
     until("counted", || scene.refused(Refusal::NoMember) == 1).await;
@@ -83,7 +83,7 @@ async fn when_no_member_can_be_reached_at_most_three_are_tried() {
 #[tokio::test]
 async fn what_a_client_said_reaches_the_member_that_is_tried_second() {
     let server = Server::start(Manner::Echo).await;
-    let scene = Scene::tcp(&[nobody(), server.address]).await;
+    let scene = Scene::tcp(&[closed_address(), server.address]).await;
     let mut client = scene.client().await;
     client.write_all(b"hello").await.unwrap();
     let mut room = [0; 5];

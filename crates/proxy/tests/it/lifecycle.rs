@@ -317,7 +317,7 @@ async fn applying_the_same_changes_nothing() {
 }
 
 #[tokio::test]
-async fn counters_tell_what_passed() {
+async fn counters_show_what_passed() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp(&[server.address]).await;
     let mut client = scene.client().await;

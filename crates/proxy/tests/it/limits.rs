@@ -16,7 +16,7 @@ async fn connections_beyond_the_limit_wait_until_another_ends() {
     .await;
     let first = scene.settled().await;
     let mut second = scene.settled().await;
-    // The kernel completes their handshakes; nobody takes them.
+    // The kernel completes their handshakes; nothing accepts them.
     let mut waiting = [scene.client().await, scene.client().await];
     for client in &mut waiting {
         client.write_all(b"a").await.unwrap();
@@ -54,7 +54,7 @@ async fn a_raised_limit_lets_waiting_connections_in() {
     let mut room = [0];
     in_time(second.read_exact(&mut room)).await.unwrap();
     echo(&mut first, b"both serve").await;
-    // A lower limit ends nobody.
+    // A lower limit ends no connection.
     scene
         .change(|listener| listener.connection_limit = Some(1))
         .await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use landfall_proxy::counters::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::scene::{Manner, Scene, Server, echo, ended, in_time, nobody, until};
+use crate::scene::{Manner, Scene, Server, closed_address, echo, ended, in_time, until};
 use crate::tls::Trust;
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_member_that_can_not_be_reached_is_left_out_and_shows_as_failing() {
         Server::start(Manner::Echo).await,
         Server::start(Manner::Echo).await,
     );
-    let dead = nobody();
+    let dead = closed_address();
     let scene = Scene::tcp_with(&[dead, server.address, other.address], |listener| {
         listener.pool.protection.outlier_failures = Some(1);
     })

@@ -212,7 +212,7 @@ async fn detail(scene: &Scene) -> String {
             .first()
             .map(|it| it.cause.to_string())
     };
-    until("told", || reported().is_some_and(|it| !it.is_empty())).await;
+    until("reported", || reported().is_some_and(|it| !it.is_empty())).await;
     reported().unwrap()
 }
 
@@ -289,7 +289,7 @@ async fn only_what_is_called_insecure_takes_any_certificate() {
         });
     })
     .await;
-    echoes(&mut scene.client().await, b"anybody").await;
+    echoes(&mut scene.client().await, b"any client").await;
 }
 
 #[tokio::test]
@@ -439,7 +439,7 @@ async fn checks_over_tls_name_their_host_and_look_for_a_text() {
         })
         .await
         .unwrap();
-    until("told", || {
+    until("reported", || {
         let status = scene.status();
         &*status.members[0].cause == "the body does not contain \"well gone\""
     })
@@ -619,7 +619,7 @@ async fn requests_are_sent_to_the_same_resource_under_https_and_reach_no_member(
 }
 
 #[tokio::test]
-async fn a_host_that_is_none_is_refused_and_not_repeated() {
+async fn an_invalid_host_is_refused_and_not_repeated() {
     let (scene, _server) = redirecting(RedirectStatus::Permanent, 443).await;
     for head in [
         "GET / HTTP/1.0\r\n\r\n",
@@ -637,7 +637,7 @@ async fn a_host_that_is_none_is_refused_and_not_repeated() {
 /// What a server of HTTP/2 saw: scheme, authority, path and body of each request.
 type Requests = Arc<Mutex<Vec<(String, String, String, Vec<u8>)>>>;
 
-/// A server of HTTP/2, with TLS or without, whose health is what it is told. Ends with the test.
+/// A server of HTTP/2, with TLS or without, with the given health. Ends with the test.
 struct Http2 {
     address: SocketAddr,
     requests: Requests,

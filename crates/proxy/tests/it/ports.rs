@@ -87,8 +87,8 @@ async fn what_dials_for_itself_reaches_a_member_through_ports_in_time_wait() {
 }
 
 #[tokio::test]
-async fn without_any_port_the_shortage_is_told_and_not_a_timeout() {
-    if !inside("ports::without_any_port_the_shortage_is_told_and_not_a_timeout") {
+async fn without_any_port_the_shortage_is_reported_and_not_a_timeout() {
+    if !inside("ports::without_any_port_the_shortage_is_reported_and_not_a_timeout") {
         return;
     }
     let server = Server::start(Manner::Listen).await;

@@ -6,7 +6,7 @@ use landfall_model::listener::{Algorithm, AllowedSources, ProxyProtocol};
 use landfall_proxy::counters::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::scene::{Manner, Scene, Server, ended, in_time, nobody, read_all, until};
+use crate::scene::{Manner, Scene, Server, closed_address, ended, in_time, read_all, until};
 
 fn v1(client: SocketAddr, local: SocketAddr) -> Vec<u8> {
     let (from, to) = (client.ip(), local.ip());
@@ -31,7 +31,7 @@ fn v2(client: SocketAddr, local: SocketAddr) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn members_are_told_who_the_client_is() {
+async fn members_learn_the_address_of_the_client() {
     for (version, header) in [
         (
             ProxyProtocol::V1,
@@ -41,7 +41,7 @@ async fn members_are_told_who_the_client_is() {
     ] {
         let server = Server::start(Manner::Answer(b"ok".to_vec())).await;
         // The first member fails, so the header must reach the second one whole.
-        let scene = Scene::tcp_with(&[nobody(), server.address], |listener| {
+        let scene = Scene::tcp_with(&[closed_address(), server.address], |listener| {
             listener.pool.proxy_protocol = Some(version);
         })
         .await;
@@ -115,7 +115,7 @@ async fn a_trusted_peer_s_word_is_passed_on() {
 }
 
 #[tokio::test]
-async fn the_named_client_is_the_one_that_is_judged() {
+async fn the_named_client_is_the_one_that_is_checked() {
     let server = Server::start(Manner::Answer(b"ok".to_vec())).await;
     let scene = Scene::tcp_with(&[server.address], |listener| {
         listener.accept_proxy_from = vec!["127.0.0.0/8".parse().unwrap()];
@@ -126,7 +126,7 @@ async fn the_named_client_is_the_one_that_is_judged() {
     let answer = async |header: &[u8]| {
         let mut peer = scene.client().await;
         peer.write_all(header).await.unwrap();
-        // Refused, the peer may be told so by a reset.
+        // Refused, the peer may get a reset.
         let _ = peer.shutdown().await;
         let mut bytes = Vec::new();
         let _ = in_time(peer.read_to_end(&mut bytes)).await;

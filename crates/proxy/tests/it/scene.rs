@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 /// Nothing on a loopback interface takes this long, however busy the machine.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The port of every listener; addresses tell them apart.
+/// The port of every listener; their addresses differ.
 const PORT: u16 = 8080;
 
 /// A proxy with one listener.
@@ -154,18 +154,18 @@ impl Scene {
         client
     }
 
-    /// What the next connection is told.
+    /// What the next connection receives.
     pub async fn receive(&self) -> Vec<u8> {
         read_all(&mut self.client().await).await
     }
 
-    /// Who answered each of `count` connections.
+    /// The members that answered each of `count` connections.
     pub async fn receive_many(&self, count: usize) -> Vec<String> {
-        let mut last_active = Vec::new();
+        let mut answers = Vec::new();
         for _ in 0..count {
-            last_active.push(String::from_utf8(self.receive().await).unwrap());
+            answers.push(String::from_utf8(self.receive().await).unwrap());
         }
-        last_active
+        answers
     }
 }
 
@@ -275,8 +275,8 @@ pub fn loopback() -> IpAddr {
     IpAddr::V4(Ipv4Addr::from(bits))
 }
 
-/// An address on which nobody listens.
-pub fn nobody() -> SocketAddr {
+/// An address on which nothing listens.
+pub fn closed_address() -> SocketAddr {
     SocketAddr::new(loopback(), 9)
 }
 
@@ -299,7 +299,7 @@ pub async fn read_all(stream: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// Waits until the other side has ended, in whatever way. Tells whether it was in order.
+/// Waits until the other side has ended, in whatever way. Returns whether it was in order.
 pub async fn ended(stream: &mut TcpStream) -> bool {
     let mut bytes = Vec::new();
     in_time(stream.read_to_end(&mut bytes)).await.is_ok()
@@ -321,11 +321,6 @@ pub async fn until(what: &str, mut wanted: impl FnMut() -> bool) {
 }
 
 /// How often each name stands in a list, in the order of the names given.
-pub fn tally<const N: usize>(last_active: &[String], names: [&str; N]) -> [usize; N] {
-    names.map(|name| {
-        last_active
-            .iter()
-            .filter(|last_active| *last_active == name)
-            .count()
-    })
+pub fn tally<const N: usize>(list: &[String], names: [&str; N]) -> [usize; N] {
+    names.map(|name| list.iter().filter(|it| *it == name).count())
 }

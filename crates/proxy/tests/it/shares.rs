@@ -1,4 +1,4 @@
-//! Descriptors that run short: who is refused, and who is not.
+//! Descriptors that run short: which clients are refused, and which are not.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -258,7 +258,7 @@ async fn a_service_that_had_more_than_its_share_now_is_goes_on_with_new_flows() 
 }
 
 #[tokio::test]
-async fn a_refused_client_is_told_by_a_reset() {
+async fn a_refused_client_gets_a_reset() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::start_on(
         proxy(64),

@@ -80,7 +80,7 @@ async fn a_source_that_connects_too_often_is_reset_until_the_rate_is_raised() {
 }
 
 #[tokio::test]
-async fn clients_behind_a_trusted_peer_are_told_apart() {
+async fn clients_behind_a_trusted_peer_are_distinguished() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp_with(&[server.address], |listener| {
         listener.accept_proxy_from = vec!["127.0.0.0/8".parse().unwrap()];

@@ -1,4 +1,4 @@
-//! Who may connect.
+//! Which clients may connect.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

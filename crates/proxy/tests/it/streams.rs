@@ -35,7 +35,7 @@ async fn a_member_that_has_finished_still_gets_what_the_client_says() {
 }
 
 #[tokio::test]
-async fn a_member_that_speaks_first_is_heard() {
+async fn what_a_member_sends_first_reaches_the_client() {
     let server = Server::named("220 ready").await;
     let scene = Scene::tcp(&[server.address]).await;
     assert_eq!(scene.receive().await, b"220 ready");
@@ -119,7 +119,7 @@ async fn small_pieces_are_not_held_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_it_says_anything_harms_nobody() {
+async fn a_client_that_leaves_before_it_sends_anything_harms_no_member() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp(&[server.address]).await;
     for _ in 0..50 {

@@ -137,7 +137,7 @@ async fn a_client_that_speaks_no_tls_is_refused() {
 }
 
 #[tokio::test]
-async fn members_are_told_who_the_client_is() {
+async fn members_learn_the_address_of_the_client() {
     let server = Server::start(Manner::Echo).await;
     let trust = Trust::new();
     let scene = Scene::tcp_with(&[server.address], |listener| {

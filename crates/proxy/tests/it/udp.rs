@@ -14,7 +14,7 @@ use landfall_proxy::{Proxy, ProxyConfig};
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 
-use crate::scene::{Scene, TIMEOUT, in_time, loopback, nobody, owner, until};
+use crate::scene::{Scene, TIMEOUT, closed_address, in_time, loopback, owner, until};
 
 /// A server that answers each datagram with its name and what it got.
 struct Responder {
@@ -122,7 +122,7 @@ async fn a_burst_of_many_clients_is_served() {
 }
 
 #[tokio::test]
-async fn an_idle_flow_is_forgotten_and_begins_anew() {
+async fn an_idle_flow_is_forgotten_and_begins_again() {
     let server = Responder::named("s").await;
     let scene = Scene::udp_with(&[server.address], |listener| {
         listener.timeouts.client_data = Duration::from_millis(200);
@@ -139,9 +139,9 @@ async fn an_idle_flow_is_forgotten_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_flow_moves_on_when_nobody_listens_at_its_member() {
+async fn a_flow_moves_on_when_nothing_listens_at_its_member() {
     let server = Responder::named("here").await;
-    let scene = Scene::udp_with(&[nobody(), server.address], |_| {}).await;
+    let scene = Scene::udp_with(&[closed_address(), server.address], |_| {}).await;
     for _ in 0..4 {
         assert_eq!(Client::new(&scene).await.ask(b"a").await, b"here:a");
     }
@@ -180,7 +180,7 @@ async fn a_draining_member_keeps_its_flows() {
 }
 
 #[tokio::test]
-async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
+async fn flows_beyond_the_limit_and_of_refused_sources_are_dropped_and_counted() {
     let server = Responder::named("s").await;
     let scene = Scene::udp_with(&[server.address], |listener| {
         listener.connection_limit = Some(1);
@@ -192,14 +192,14 @@ async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
     second.0.send(b"b").await.unwrap();
     until("limited", || scene.refused(Refusal::Limit) == 1).await;
     assert_eq!(client.ask(b"c").await, b"s:c");
-    let other_owner = scene.change(|listener| {
+    let change = scene.change(|listener| {
         listener.connection_limit = None;
         listener.allowed = AllowedSources::Only(["192.0.2.0/24".parse().unwrap()].into());
     });
-    other_owner.await.unwrap();
+    change.await.unwrap();
     second.0.send(b"b").await.unwrap();
     until("refused", || scene.refused(Refusal::Source) == 1).await;
-    // A client that was let in earlier is a stranger now, too.
+    // A client that was let in earlier is refused now, too.
     client.0.send(b"d").await.unwrap();
     until("refused", || scene.refused(Refusal::Source) == 2).await;
     scene
@@ -211,7 +211,7 @@ async fn flows_beyond_the_limit_and_of_strangers_are_dropped_and_counted() {
         .await
         .unwrap();
     second.0.send(b"b").await.unwrap();
-    until("nobody", || scene.refused(Refusal::NoMember) == 1).await;
+    until("no member", || scene.refused(Refusal::NoMember) == 1).await;
 }
 
 #[tokio::test]
@@ -231,14 +231,14 @@ async fn the_table_of_flows_is_bounded_and_the_most_idle_makes_room() {
         clients.push(client);
         assert!(scene.status().open <= 128);
     }
-    // Forgotten or not, everybody is served.
+    // Forgotten or not, every client is served.
     for client in &clients {
         assert_eq!(client.ask(b"a").await, b"s:a");
     }
 }
 
 #[tokio::test]
-async fn the_first_datagram_of_a_flow_tells_the_member_who_the_client_is() {
+async fn the_first_datagram_of_a_flow_names_the_client_to_the_member() {
     let server = Responder::named("s").await;
     let scene = Scene::udp_with(&[server.address], |listener| {
         listener.pool.proxy_protocol = Some(ProxyProtocol::V1);
@@ -283,8 +283,8 @@ async fn a_trusted_peer_names_the_client_in_its_datagrams() {
     assert_eq!(peer.ask(&with(b"another")).await, b"s:another");
     assert_eq!((scene.totals().connections, scene.status().open), (2, 1));
     header[18] = 114;
-    let other_owner = Client::new(&scene).await;
-    other_owner
+    let refused_client = Client::new(&scene).await;
+    refused_client
         .0
         .send(&[&header, b"x".as_slice()].concat())
         .await
@@ -338,13 +338,13 @@ async fn a_datagram_in_the_name_of_a_listener_of_ours_makes_no_loop() {
         key: other.key,
     };
     scene.proxy.apply(id, &owner(), &other).await.unwrap();
-    let liar = landfall_sys::listen::more_udp(id.socket_address(), 1).unwrap();
-    liar[0].send_to(b"round?", scene.address()).unwrap();
+    let other_socket = landfall_sys::listen::more_udp(id.socket_address(), 1).unwrap();
+    other_socket[0].send_to(b"round?", scene.address()).unwrap();
     until("it is refused", || scene.refused(Refusal::Source) == 1).await;
     assert_eq!(server.received.load(Ordering::SeqCst), 0);
-    // The port may be anybody's once the listener is gone.
+    // Another program may have the port once the listener is gone.
     assert!(scene.proxy.close(id, &owner().uid).await);
-    liar[0].send_to(b"mine", scene.address()).unwrap();
+    other_socket[0].send_to(b"mine", scene.address()).unwrap();
     until("it is passed on", || {
         server.received.load(Ordering::SeqCst) == 1
     })

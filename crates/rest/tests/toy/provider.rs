@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::option::OptionId;
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Wait};
 use landfall_model::provider::{
     Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep, Scope,
     Support, Target,
@@ -60,8 +60,8 @@ struct OperationBody {
 #[derive(Debug)]
 pub struct Observed {
     load_balancer: Option<LoadBalancer>,
-    /// The delay until the operation in flight is asked for.
-    pending: Option<Duration>,
+    /// The operation in flight.
+    pending: Option<String>,
 }
 
 /// One change.
@@ -80,9 +80,6 @@ pub enum Step {
     Delete {
         id: String,
         owner: Uid,
-    },
-    Wait {
-        after: Duration,
     },
 }
 
@@ -157,7 +154,7 @@ impl Toy {
     }
 
     /// Asks for the operation in flight of a Service, if that is due.
-    async fn pending(&self, owner: &Uid) -> Result<Option<Duration>, ApiError> {
+    async fn pending(&self, owner: &Uid) -> Result<Option<String>, ApiError> {
         let operation = self.operations().get(owner).cloned();
         let Some(mut operation) = operation else {
             return Ok(None);
@@ -176,9 +173,10 @@ impl Toy {
             })
         };
         match operation.poll(ask).await {
-            Ok(Progress::Pending(after)) => {
+            Ok(Progress::Pending(_)) => {
+                let id = operation.id().to_owned();
                 self.operations().insert(owner.clone(), operation);
-                Ok(Some(after))
+                Ok(Some(id))
             }
             Ok(Progress::Done(())) => {
                 self.operations().remove(owner);
@@ -240,15 +238,21 @@ impl Provider for Toy {
         // Before a crash, another process may have begun what goes on now.
         let other = load_balancer.as_ref().filter(|it| it.state != "running");
         Ok(Observed {
-            pending: pending.or(other.map(|_| Polling::default().first)),
+            pending: pending.or(other.map(|it| format!("of {}", it.id))),
             load_balancer,
         })
     }
 
     fn plan(&self, want: &Intent, have: &Observed) -> Result<Plan<Step>, Vec<Reason>> {
         let (mut plan, owner) = (Plan::default(), want.uid.clone());
-        if let Some(after) = have.pending {
-            plan.push(Step::Wait { after }, "an operation is in flight");
+        if let Some(id) = &have.pending {
+            plan.waits.push(Wait {
+                object: "operation",
+                id: id.clone(),
+                doing: "pending",
+                because: "the cloud takes one change at a time",
+                creates: have.load_balancer.as_ref().is_none_or(|it| it.ip.is_none()),
+            });
             return Ok(plan);
         }
         match (
@@ -308,8 +312,13 @@ impl Provider for Toy {
                 let change = Change::new(Method::DELETE, None);
                 self.change(owner, &["load-balancers", id], change).await
             }
-            Step::Wait { after } => Ok(Applied::Later { after: *after }),
         }
+    }
+
+    fn on_waiting(&self, wait: &Wait) -> Duration {
+        let operations = self.operations();
+        let operation = operations.values().find(|it| it.id() == wait.id);
+        operation.map_or(Polling::default().first, |it| it.due_in(Instant::now()))
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
@@ -341,7 +350,6 @@ impl fmt::Display for Step {
             Self::Create { service, .. } => write!(f, "create load balancer {service}"),
             Self::Update { id, .. } => write!(f, "update load balancer {id}"),
             Self::Delete { id, .. } => write!(f, "delete load balancer {id}"),
-            Self::Wait { .. } => f.write_str("wait for an operation"),
         }
     }
 }
@@ -352,7 +360,6 @@ impl ProviderStep for Step {
             Self::Create { .. } => "create",
             Self::Update { .. } => "update",
             Self::Delete { .. } => "delete",
-            Self::Wait { .. } => "wait",
         }
     }
 }

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_without_a_browser_is_told_what_to_install() {
+    fn a_machine_without_a_browser_gets_an_error_that_says_what_to_install() {
         let error = find(None, OsStr::new("/nowhere:/nowhere/else")).unwrap_err();
         assert!(
             error.to_string().contains("apt-get install chromium"),

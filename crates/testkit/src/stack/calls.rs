@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn a_line_of_the_access_log_becomes_a_call() {
         let line = format!(
-            r#"127.0.0.1 - - [22/Nov/2026:00:30:01 +0000] "PUT /v2.0/ports/{ID}?x=1 HTTP/1.1" 409 21 "-" "landfall/1 (a b)" 0123456789abcdef0123456789abcdef"#
+            "127.0.0.1 - - [22/Nov/2026:00:30:01 +0000] \"PUT /v2.0/ports/{ID}?x=1 HTTP/1.1\" \
+             409 21 \"-\" \"landfall/1 (a b)\" 0123456789abcdef0123456789abcdef"
         );
         let call = Call::parse(Service::Network, &line).unwrap();
         assert_eq!(call.route(), "PUT /v2.0/ports/{id}");
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_project_is_a_call_of_nobody_and_other_lines_are_none() {
+    fn a_line_without_project_is_a_call_without_caller_and_other_lines_are_none() {
         let line = r#"127.0.0.1 - - [t] "GET / HTTP/1.1" 200 2 "-" "curl/8""#;
         for line in [line.to_owned(), format!("{line} -")] {
             let call = Call::parse(Service::Identity, &line).unwrap();

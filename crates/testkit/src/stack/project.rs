@@ -367,7 +367,7 @@ impl Project {
             .call(Method::PATCH, Service::Identity, &path, body)
             .await?;
         self.session.log_out();
-        // What a service has just found valid it believes for so long. Also, a revocation takes in
+        // A service caches for so long what it has just found valid. Also, a revocation takes in
         // tokens of the same second that are made after it.
         tokio::time::sleep(TOKENS_ARE_CACHED).await;
         self.session.token().await.map(drop)

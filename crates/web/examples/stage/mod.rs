@@ -36,7 +36,7 @@ impl Stage {
         })
     }
 
-    /// Goes over to another scene and tells everybody.
+    /// Switches to another scene and notifies all clients.
     pub fn play(&self, scene: InstanceView) {
         *self.scene.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(scene);
         self.change.send_modify(|change| *change += 1);

@@ -15,7 +15,9 @@ use landfall_model::view::{
     CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView, MetricsView,
     PoolView, ResourcesView, SecretsView, ServiceView, TimesView,
 };
-use landfall_model::{Code, ConditionType, IngressAddress, PlannedStep, Protocol, Reason};
+use landfall_model::{
+    Code, ConditionType, IngressAddress, PlannedKind, PlannedStep, Protocol, Reason,
+};
 
 use super::build::{
     ago, http_monitor, left_out, listener, member, origin, refused, service, spec, turned, with,
@@ -192,6 +194,7 @@ pub fn hostile() -> InstanceView {
     one.pending.push(PlannedStep {
         step: MARKUP.into(),
         because: SCRIPT.into(),
+        kind: PlannedKind::Change,
         detail: serde_json::Value::Null,
     });
     for listener in &mut one.listeners {
@@ -459,6 +462,7 @@ fn progressing() -> ServiceView {
     let step = |step: &str, because: &str| PlannedStep {
         step: step.into(),
         because: because.into(),
+        kind: PlannedKind::Change,
         detail: serde_json::Value::Null,
     };
     service.pending = vec![

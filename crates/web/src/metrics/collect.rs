@@ -104,7 +104,8 @@ impl Snapshot {
             &table::LEFT_OUT,
             left_out.map(|endpoint| (labels([&endpoint.reason.code]), 1)),
         )?;
-        let pending: usize = services.iter().map(|service| service.pending.len()).sum();
+        let pending = services.iter().flat_map(|service| &service.pending);
+        let pending = pending.filter(|line| line.kind.is_change()).count();
         page.one(&table::PENDING, pending as u64)
     }
 

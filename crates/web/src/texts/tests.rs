@@ -21,7 +21,7 @@ async fn read(text: Text) -> io::Result<Vec<u8>> {
 
 type Write = Box<dyn FnOnce() -> Result<Vec<u8>, String> + Send>;
 
-/// A text that takes until it is told what it says, and tells that it has begun.
+/// A text that waits for its words, and reports that it has begun.
 fn held() -> (Write, mpsc::Receiver<()>, mpsc::Sender<&'static str>) {
     let (report, reported) = mpsc::channel();
     let (say, words) = mpsc::channel::<&str>();
@@ -114,7 +114,7 @@ async fn a_client_that_leaves_does_not_let_another_begin_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_whose_turn_does_not_come_is_told_to_come_again() {
+async fn a_client_that_waits_too_long_is_asked_to_retry() {
     let texts = Texts::default();
     let _turn = texts.0.shelf.lock().await;
     let refused = texts.get(Subject::Services, || Ok(Vec::new())).await;

@@ -1,5 +1,5 @@
 //! Whether the page can be read: contrast of every text with what is behind it (WCAG 2.2, 1.4.3),
-//! and what a screen reader is told.
+//! and what a screen reader gets.
 
 use landfall_testkit::browser::Screen;
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ const FAINT: &str = r"(() => {
         const [red, green, blue, alpha = 1] = text.match(/[0-9.]+/g).map(Number);
         return [red, green, blue, alpha];
     };
-    const over = (top, below) => [0, 1, 2].map((at) => top[at] * top[3] + below[at] * (1 - top[3])).concat(1);
+    const over = (top, below) => [0, 1, 2]
+        .map((at) => top[at] * top[3] + below[at] * (1 - top[3])).concat(1);
     const light = (color) => {
         const [red, green, blue] = color.slice(0, 3).map((part) => {
             const share = part / 255;
@@ -23,7 +24,9 @@ const FAINT: &str = r"(() => {
     };
     const behind = (element) => {
         const layers = [];
-        for (let at = element; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+        for (let at = element; at; at = at.parentElement) {
+            layers.push(parse(getComputedStyle(at).backgroundColor));
+        }
         return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
     };
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -31,16 +34,21 @@ const FAINT: &str = r"(() => {
     let texts = 0;
     while (walker.nextNode()) {
         const element = walker.currentNode.parentElement;
-        if (!walker.currentNode.data.trim() || !element.checkVisibility({ contentVisibilityAuto: true })) continue;
+        if (!walker.currentNode.data.trim()) continue;
+        if (!element.checkVisibility({ contentVisibilityAuto: true })) continue;
         if (element.closest('.unseen, .skip, noscript, :disabled')) continue;
         texts += 1;
         const style = getComputedStyle(element);
         const back = behind(element);
-        const [one, other] = [light(over(parse(style.color), back)), light(back)].sort((a, b) => b - a);
+        const [one, other] = [light(over(parse(style.color), back)), light(back)]
+            .sort((a, b) => b - a);
         const ratio = (one + 0.05) / (other + 0.05);
         const size = parseFloat(style.fontSize);
         const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
-        if (ratio < (large ? 3 : 4.5)) faint.push([walker.currentNode.data.slice(0, 40), ratio.toFixed(2), style.color]);
+        if (ratio < (large ? 3 : 4.5)) {
+            const text = walker.currentNode.data.slice(0, 40);
+            faint.push([text, ratio.toFixed(2), style.color]);
+        }
     }
     return { texts: texts > 20, faint };
 })()";
@@ -101,19 +109,24 @@ async fn banners_stand_out_too() {
 }
 
 #[tokio::test]
-async fn a_screen_reader_is_told_the_same() {
+async fn a_screen_reader_gets_the_same() {
     let reader = Reader::new(scenes::broken(), Screen::DESK).await;
     reader.open_all().await;
     let facts = r"({
         language: document.documentElement.lang,
-        landmarks: ['header', 'main', '[role=search]'].map((one) => document.querySelectorAll(one).length),
-        headings: [...document.querySelectorAll('h1, h2, h3, h4')].filter((one) => one.checkVisibility())
-            .map((one) => Number(one.tagName[1])).filter((level, at, all) => at && level > all[at - 1] + 1),
+        landmarks: ['header', 'main', '[role=search]']
+            .map((one) => document.querySelectorAll(one).length),
+        headings: [...document.querySelectorAll('h1, h2, h3, h4')]
+            .filter((one) => one.checkVisibility()).map((one) => Number(one.tagName[1]))
+            .filter((level, at, all) => at && level > all[at - 1] + 1),
         drawings: document.querySelectorAll('svg:not([aria-hidden=true]), img:not([alt])').length,
         nameless: [...document.querySelectorAll('button, input, a')].filter((one) =>
-            !(one.textContent.trim() || one.labels?.length || one.getAttribute('aria-label'))).length,
-        meters: [...document.querySelectorAll('[role=meter]')].map((one) => [one.getAttribute('aria-label'), one.getAttribute('aria-valuenow')]),
-        doubles: [...document.querySelectorAll('[id]')].map((one) => one.id).filter((id, at, all) => all.indexOf(id) !== at),
+            !(one.textContent.trim() || one.labels?.length
+                || one.getAttribute('aria-label'))).length,
+        meters: [...document.querySelectorAll('[role=meter]')]
+            .map((one) => ['aria-label', 'aria-valuenow'].map((name) => one.getAttribute(name))),
+        doubles: [...document.querySelectorAll('[id]')].map((one) => one.id)
+            .filter((id, at, all) => all.indexOf(id) !== at),
         polite: document.querySelector('#said').getAttribute('aria-live'),
         alarm: document.querySelector('#lost').getAttribute('role'),
     })";

@@ -34,7 +34,7 @@ async fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_begins_with_the_present_and_tells_of_changes() {
+async fn a_stream_begins_with_the_present_state_and_reports_changes() {
     let served = Served::new(scenes::empty()).await;
     let mut stream = open(&served).await;
     let first = read_until(&mut stream, "\"change\":1}").await;
@@ -50,7 +50,7 @@ async fn a_stream_begins_with_the_present_and_tells_of_changes() {
 }
 
 #[tokio::test]
-async fn changes_that_come_together_are_told_as_one() {
+async fn changes_that_come_together_are_reported_as_one() {
     let served = Served::new(scenes::empty()).await;
     let mut stream = open(&served).await;
     read_until(&mut stream, "\"change\":1}").await;

@@ -1,4 +1,4 @@
-//! A served stage, and a client that says exactly what it is told to say.
+//! A served stage, and a client that sends exactly the bytes that it is given.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -52,7 +52,7 @@ async fn a_service_is_shown_as_the_path_its_traffic_takes() {
 }
 
 #[tokio::test]
-async fn a_listener_tells_what_it_turned_away_and_how_many_wait() {
+async fn a_listener_shows_what_it_refused_and_how_many_wait() {
     let reader = Reader::new(scenes::shop(), Screen::DESK).await;
     let script = "[...document.querySelectorAll('[data-key=\"shop/web\"] .flow > .branch > li')]
         .map(one => [one.querySelector('.failed').textContent,
@@ -113,7 +113,7 @@ async fn what_is_wrong_with_the_sources_stands_on_top() {
 }
 
 #[tokio::test]
-async fn a_card_tells_next_steps_left_out_endpoints_and_conditions() {
+async fn a_card_shows_next_steps_left_out_endpoints_and_conditions() {
     let reader = Reader::new(scenes::broken(), Screen::DESK).await;
     reader.open_all().await;
     let inside =

@@ -9,7 +9,7 @@ use crate::harness::Served;
 use crate::stage::scenes;
 
 #[tokio::test]
-async fn the_instance_is_told_as_it_is() {
+async fn the_instance_is_returned_as_it_is() {
     let served = Served::new(scenes::empty()).await;
     let answer = served.get("/api/v1/instance").await;
     let view: InstanceView = serde_json::from_str(&answer.body).unwrap();
@@ -25,7 +25,7 @@ async fn the_instance_is_told_as_it_is() {
 }
 
 #[tokio::test]
-async fn services_are_told_as_a_kubernetes_list() {
+async fn services_are_returned_as_a_kubernetes_list() {
     let served = Served::new(scenes::healthy()).await;
     let list = served.get("/api/v1/services").await.json();
     assert_eq!(
@@ -36,7 +36,7 @@ async fn services_are_told_as_a_kubernetes_list() {
 }
 
 #[tokio::test]
-async fn one_service_is_told_by_its_name() {
+async fn one_service_is_returned_by_its_name() {
     let served = Served::new(scenes::shop()).await;
     let service = served.get("/api/v1/services/shop/dns").await.json();
     assert_eq!(service["key"], "shop/dns");
@@ -147,7 +147,7 @@ async fn a_wrong_method_is_refused_and_the_right_one_named() {
 }
 
 #[tokio::test]
-async fn head_tells_what_get_would_without_the_body() {
+async fn head_answers_as_get_without_the_body() {
     let served = Served::new(scenes::empty()).await;
     for path in [
         "/",

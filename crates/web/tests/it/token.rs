@@ -75,7 +75,7 @@ async fn without_the_token_only_probes_and_metrics_are_answered() {
     assert_eq!(served.ask("GET", "/", &[&right], "").await.status, 401);
     let new = "Authorization: Bearer another-token-of-length";
     assert_eq!(served.ask("GET", "/", &[new], "").await.status, 200);
-    // Without a file nobody is let in.
+    // Without a file every request is refused.
     std::fs::remove_file(&path).unwrap();
     assert_eq!(
         served.ask("GET", "/", &[new], "").await.refusal(),

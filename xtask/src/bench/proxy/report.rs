@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_landfall_failed_at_is_told_apart() {
+    fn failures_of_landfall_are_reported_separately() {
         let mut report = report();
         let reason = anyhow::anyhow!("gone");
         report.fail(Scenario::Bulk, Contestant::Landfall, &reason);

@@ -101,7 +101,7 @@ fn certificates_of_single_namespaces_are_bound_in_these_only() {
 }
 
 #[test]
-fn an_access_log_is_part_of_the_configuration_and_judged_with_it() {
+fn an_access_log_is_part_of_the_configuration_and_validated_with_it() {
     let values = [r#"config.accessLog={"file":"-","format":"combined","sample":0.01}"#];
     let chart = rendered("landfall", &values).unwrap();
     let file = chart.one("ConfigMap", "landfall")["data"]["landfall.yaml"].clone();
@@ -199,7 +199,7 @@ fn two_releases_share_nothing() {
 }
 
 #[test]
-fn without_privileged_ports_the_pod_is_nobody_and_has_no_capability() {
+fn without_privileged_ports_the_pod_has_an_unprivileged_user_and_no_capability() {
     let chart = rendered("landfall", &["privilegedPorts=false"]).unwrap();
     let pod = pod(&chart);
     assert_eq!(

@@ -139,7 +139,7 @@ async fn pods_are_admitted_where_the_manifests_say_and_restricted_without_the_no
         assert!(refusal.contains(reason), "{reason}: {refusal}");
     }
     assert!(!refusal.contains("capabilities"), "{refusal}");
-    let nobody = pod(&restricted, |spec| {
+    let unprivileged = pod(&restricted, |spec| {
         spec["hostNetwork"] = json!(false);
         spec["securityContext"]["runAsUser"] = json!(65532);
         spec["securityContext"]["runAsGroup"] = json!(65532);
@@ -152,7 +152,7 @@ async fn pods_are_admitted_where_the_manifests_say_and_restricted_without_the_no
                 .remove("host");
         }
     });
-    kubectl.run_with(&create, &nobody).await.unwrap();
+    kubectl.run_with(&create, &unprivileged).await.unwrap();
 }
 
 #[tokio::test]

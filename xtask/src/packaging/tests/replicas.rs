@@ -19,7 +19,7 @@ use crate::place::Place;
 
 const USER: &str = "system:serviceaccount:landfall-system:landfall";
 const LEASE: [&str; 4] = ["-n", "landfall-system", "lease", "landfall"];
-/// Loopback, so that it is on this machine; of nobody else here.
+/// Loopback, so that it is on this machine; used by no other test.
 const POOL: &str = "127.79.40.16/28";
 /// Far more than anything takes, on a machine that does other things as well.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -206,7 +206,10 @@ async fn as_root_two_replicas_run_as_the_deployment_says_and_hand_over() {
     fs::create_dir(&account).unwrap();
     let token = ["-n", "landfall-system", "create", "token", "landfall"];
     let token = kubectl.run(&token).await.unwrap();
-    let authority = r#"go-template={{index .clusters 0 "cluster" "certificate-authority-data" | base64decode}}"#;
+    let authority = concat!(
+        "go-template=",
+        r#"{{index .clusters 0 "cluster" "certificate-authority-data" | base64decode}}"#
+    );
     let authority = ["config", "view", "--raw", "-o", authority];
     let authority = kubectl.run(&authority).await.unwrap();
     for (name, text) in [
@@ -268,10 +271,7 @@ async fn as_root_two_replicas_run_as_the_deployment_says_and_hand_over() {
     let opens = async || TcpStream::connect((held.as_str(), 80)).await.is_ok();
     until("its port is open", logs, opens).await;
 
-    assert!(
-        first.stop().await,
-        "a replica that is told to stop ends well"
-    );
+    assert!(first.stop().await, "a replica that is stopped ends well");
     until("the second leads", logs, async || {
         holder().await.starts_with("landfall-b_")
     })

@@ -29,7 +29,7 @@ async fn a_look_that_takes_long_does_not_hold_up_facts_and_no_second_one_begins(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_difference_that_a_look_finds_is_mended() {
+async fn drift_that_an_audit_finds_is_repaired() {
     let lab = Lab::start(9, vec![web("a"), web("b")]).await;
     lab.until("both programmed", |rows| {
         programmed(rows, "a") && programmed(rows, "b")
@@ -38,7 +38,7 @@ async fn a_difference_that_a_look_finds_is_mended() {
     let uid = Uid::new("uid-a");
     let writes = lab.writes();
     lab.shelf.held.lock().unwrap().remove(&uid);
-    let other_owner = Uid::new("nobody's");
+    let other_owner = Uid::new("uid-of-another-owner");
     let answer = Some(vec![other_owner, uid.clone()]);
     lab.shelf.audits.answers.send_replace(answer);
     let repaired = async {
@@ -48,7 +48,7 @@ async fn a_difference_that_a_look_finds_is_mended() {
     };
     tokio::time::timeout(Duration::from_hours(1), repaired)
         .await
-        .expect("mended in an hour");
+        .expect("repaired in an hour");
     let more = lab.writes().split_off(writes.len());
     assert!(more.iter().all(|write| write.ends_with("/a")), "{more:?}");
     lab.stop().await;

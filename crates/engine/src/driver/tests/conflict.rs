@@ -22,7 +22,7 @@ fn published(lab: &Lab) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_conflict_it_is_tried_again_with_pauses_that_grow_and_nobody_is_alarmed() {
+async fn a_conflict_is_retried_with_growing_pauses_and_without_a_warning() {
     let lab = Lab::start(9, Vec::new()).await;
     *lab.source.conflicts.lock().unwrap() = usize::MAX;
     lab.apply(web("a")).await;
@@ -67,7 +67,7 @@ async fn our_own_writes_are_never_taken_for_those_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_fight_over_a_status_write_less_and_less_and_people_are_told_once() {
+async fn two_writers_of_one_status_write_less_and_less_and_one_event_reports_it() {
     let lab = settled().await;
     let before = lab.writes().len();
     *lab.source.defaces.lock().unwrap() = usize::MAX;

@@ -50,12 +50,12 @@ async fn claims_on_record_are_known_before_the_first_address_is_given_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_service_gives_back_and_somebody_who_waits_gets_it() {
+async fn a_service_that_waits_gets_the_address_of_a_deleted_one() {
     let lab = Lab::start(1, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
     lab.apply(web("b")).await;
-    lab.until("b is told that nothing is left", |rows| {
+    lab.until("b says that nothing is left", |rows| {
         rows[&key("b")]
             .status
             .condition(ConditionType::Addressed)
@@ -108,7 +108,7 @@ async fn a_namesake_with_another_identity_does_not_inherit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_mended() {
+async fn an_invalid_version_leaves_the_valid_one_in_force_until_it_is_fixed() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;

@@ -1,4 +1,4 @@
-//! Pauses hold, whatever else happens; and who waits for something gets it in turn.
+//! Pauses hold, whatever else happens; and Services that wait get what they wait for in order.
 
 use landfall_testkit::node;
 
@@ -103,7 +103,7 @@ async fn an_edit_is_followed_at_once_although_the_service_failed_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_longest_for_an_address_gets_the_next_one() {
+async fn the_service_that_waits_longest_for_an_address_gets_the_next_one() {
     let lab = Lab::start(1, vec![web("first")]).await;
     lab.until("first programmed", |rows| programmed(rows, "first"))
         .await;

@@ -155,7 +155,7 @@ async fn what_the_reference_began_to_clear_away_is_finished_by_its_heir() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_began_to_clear_away_is_left_to_them() {
+async fn a_removal_that_another_controller_began_is_left_to_it() {
     for (openstack, marked) in [(true, false), (false, true)] {
         let lab = left_half_cleared(openstack, marked).await;
         lab.until_ready().await;

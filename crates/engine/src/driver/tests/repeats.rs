@@ -27,7 +27,7 @@ fn written(lab: &Lab) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_repeats_the_same_writes_for_ever_is_stopped_and_told_of() {
+async fn a_plan_that_repeats_the_same_writes_for_ever_is_stopped_and_reported() {
     let lab = start(alternate).await;
     tokio::time::sleep(Duration::from_secs(55)).await;
     assert_eq!(written(&lab), 11, "five times each, and one more to delete");
@@ -99,7 +99,7 @@ async fn what_another_program_changes_now_and_then_is_put_right_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_service_takes_one_pass_although_the_source_tells_back_what_was_written() {
+async fn a_new_service_takes_one_pass_although_the_source_reports_back_what_was_written() {
     let rows = (0..100).map(|number| web(&format!("s{number}"))).collect();
     let lab = Lab::start(100, rows).await;
     lab.until("all programmed", |rows| {
@@ -113,7 +113,7 @@ async fn a_new_service_takes_one_pass_although_the_source_tells_back_what_was_wr
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_that_are_repeated_because_others_after_them_fail_are_stopped_and_told_of() {
+async fn writes_that_are_repeated_because_others_after_them_fail_are_stopped_and_reported() {
     let lab = start(|written| {
         let next = ["create pool p", "fail of the quota"];
         Some(next[written.len() % 2].to_owned())

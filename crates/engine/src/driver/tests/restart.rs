@@ -1,4 +1,4 @@
-//! What a process that starts believes of the Services that it finds, and what it leaves on them
+//! What a process that starts assumes of the Services that it finds, and what it leaves on them
 //! for the next one.
 
 use landfall_model::reach::MemberRules;
@@ -296,7 +296,7 @@ async fn where_no_accepted_version_is_known_the_address_stays_and_no_traffic_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_services_with_one_address_the_one_that_loses_it_is_told_and_gets_another() {
+async fn of_two_services_with_one_address_the_one_that_loses_it_is_notified_and_gets_another() {
     let mut shelf = Shelf::new(9);
     shelf.profile.takes_pools = true;
     let holding = |name: &str| svc(name).port(80).holding("127.77.0.1");
@@ -332,7 +332,11 @@ async fn the_instance_is_recorded_with_the_first_status_and_never_by_a_write_of_
         .with(|row| row.class = Some("landfall.dev/local".into()));
     let lab = programmed_with(vec![web("a"), classed.row()]).await;
     assert_eq!(mark(&lab, "a", INSTANCE).as_deref(), Some("local"));
-    assert_eq!(mark(&lab, "b", INSTANCE), None, "its class tells");
+    assert_eq!(
+        mark(&lab, "b", INSTANCE),
+        None,
+        "its class names the instance"
+    );
     // One from before there was a record.
     let strip = |row: &mut ServiceRow| {
         row.status.marks.remove(INSTANCE);
@@ -505,7 +509,7 @@ async fn a_service_of_an_instance_that_is_gone_is_served_by_no_other_and_keeps_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotations_of_another_instance_stay_whoever_serves_the_service() {
+async fn annotations_of_another_instance_stay_whichever_instance_serves_the_service() {
     let mut shelf = Shelf::new(9);
     shelf.profile.marks = &[RECORD];
     let marks = [(HELD_ADDRESSES, "192.0.2.1"), (RECORD, "shelf 9")];

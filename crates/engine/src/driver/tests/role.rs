@@ -5,7 +5,7 @@ use super::*;
 const FIRST: Role = Role::Leading { term: 1 };
 const SECOND: Role = Role::Leading { term: 2 };
 
-/// What the provider was told, but for the numbers.
+/// What was reported to the provider, but for the numbers.
 fn reported(lab: &Lab) -> Vec<String> {
     let reported = lab.shelf.recalled.lock().unwrap();
     reported.iter().map(|(what, _)| what.clone()).collect()
@@ -191,7 +191,7 @@ async fn what_was_open_before_the_start_is_kept_until_another_replica_serves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_open_before_the_start_is_looked_at_again_by_a_leader() {
+async fn listeners_open_before_the_start_are_checked_again_by_a_leader() {
     let (role, lab) = inheriting(Role::Carrying).await;
     role.send_replace(FIRST);
     lab.until("a programmed", |rows| programmed(rows, "a"))
@@ -201,14 +201,14 @@ async fn what_was_open_before_the_start_is_looked_at_again_by_a_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_open_before_the_start_goes_where_another_replica_serves_by_then() {
+async fn listeners_open_before_the_start_are_closed_where_another_replica_serves_by_then() {
     let (_role, lab) = inheriting(Role::Standby).await;
     assert_eq!(reported(&lab), ["retire"]);
     lab.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_open_before_the_start_is_doubted_by_one_that_leads_by_then() {
+async fn listeners_open_before_the_start_are_kept_and_checked_by_a_replica_that_leads_by_then() {
     let (_role, lab) = inheriting(FIRST).await;
     assert_eq!(reported(&lab), ["invalidate_caches true", "restore_claims"]);
     assert_eq!(held(&lab), 1);

@@ -8,7 +8,7 @@ use crate::select::DEFAULT_CLASS_ANNOTATION;
 
 const OLD: &str = "landfall.dev/old";
 
-/// A Service of the class that nobody serves any more. It holds 127.77.0.1.
+/// A Service of the class that no instance serves any more. It holds 127.77.0.1.
 fn old() -> ServiceRow {
     let row = svc("old").port(80).holding("127.77.0.1");
     let row = row.with(|row| row.class = Some(OLD.into()));
@@ -31,7 +31,7 @@ fn accepted(now: Timestamp) -> Condition {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_address_of_a_removed_class_is_given_to_nobody_as_long_as_its_service_is_there() {
+async fn the_address_of_a_removed_class_is_assigned_to_no_other_service_while_its_own_exists() {
     let lab = Lab::start(9, vec![Arc::new(old()), web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
@@ -50,9 +50,9 @@ async fn the_address_of_a_removed_class_is_given_to_nobody_as_long_as_its_servic
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_address_gets_that_of_a_lost_service_once_it_is_gone() {
+async fn a_service_that_waits_gets_the_address_of_an_unserved_one_once_that_is_gone() {
     let lab = Lab::start(1, vec![Arc::new(old()), web("a")]).await;
-    lab.until("a is told that nothing is left", |rows| {
+    lab.until("a says that nothing is left", |rows| {
         let status = &rows[&key("a")].status;
         let addressed = status.condition(ConditionType::Addressed);
         addressed.is_some_and(|condition| condition.reason == Code::PoolExhausted)
@@ -85,7 +85,7 @@ async fn a_lost_service_that_finds_its_way_back_keeps_its_address() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(
         lab.shelf.held.lock().unwrap().is_empty(),
-        "nobody is served"
+        "no Service is served"
     );
     let uid = Uid::new("uid-old");
     assert_eq!(lab.shelf.reserved.lock().unwrap().get(&uid), Some(&1));
@@ -101,7 +101,7 @@ async fn a_lost_service_that_finds_its_way_back_keeps_its_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
+async fn an_unserved_service_that_waits_to_be_deleted_says_why_and_again_later() {
     let mut row = old();
     (row.deleting, row.finalized) = (true, true);
     let lab = Lab::start(9, vec![Arc::new(row)]).await;
@@ -133,7 +133,7 @@ async fn a_lost_service_that_waits_to_be_deleted_is_told_why_and_again_later() {
     assert_eq!(warnings(&lab).len(), 2);
     assert_eq!(lab.writes(), [] as [&str; 0], "it is not ours to write to");
 
-    // Somebody took the finalizer off.
+    // Another client removed the finalizer.
     let gone = Fact::ServiceGone(key("old"));
     lab.source.facts.send(gone).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60 * 60)).await;

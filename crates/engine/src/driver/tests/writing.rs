@@ -1,4 +1,4 @@
-//! What is written on a Service: finalizer and status, whoever else writes them, and whatever
+//! What is written on a Service: finalizer and status, whatever else writes them, and whatever
 //! becomes of an answer.
 
 use super::*;
@@ -47,7 +47,7 @@ async fn a_status_of_ours_goes_after_a_crash_that_followed_the_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_comes_with_a_condition_that_tells_whose_it_is() {
+async fn the_finalizer_comes_with_a_condition_that_names_its_owner() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a finalized", |rows| {
         let row = &rows[&key("a")];
@@ -76,7 +76,7 @@ async fn a_failure_whose_words_change_each_time_is_tried_again_with_pauses_that_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_somebody_else_wrote_is_put_right_at_once() {
+async fn a_status_that_another_client_wrote_is_corrected_at_once() {
     let lab = Lab::start(9, vec![web("a")]).await;
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
@@ -161,7 +161,7 @@ async fn a_new_service_costs_two_writes_and_a_restart_none() {
     assert_eq!(restarted.writes(), [] as [String; 0]);
     assert_eq!(restarted.source.events.load(Ordering::Relaxed), 0);
 
-    // A label is nobody's business.
+    // A label changes nothing.
     let mut labelled = lab.source.rows.lock().unwrap()[&key("s7")].clone();
     labelled.labels.insert("team".to_owned(), "shop".to_owned());
     lab.apply(Arc::new(labelled)).await;

@@ -135,7 +135,8 @@ fn follows_members(code: Code) -> bool {
 
 /// Notes what begins, unless an earlier pass began it.
 pub(super) fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
-    let members_only = plan.steps.iter().all(|planned| planned.members_only);
+    let members_only = plan.steps.iter().all(|planned| planned.members_only)
+        && !plan.waits.iter().any(|wait| wait.creates);
     let begun = match &intent.load_balancer {
         None => Announced::Removal,
         Some(_) if members_only => Announced::Members,
@@ -146,7 +147,7 @@ pub(super) fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
     }
 }
 
-/// Returns whether a pass over this Service has come to an end before.
+/// Returns whether a reconcile of this Service has ended before.
 pub(super) fn was_reported(status: &ServiceStatus) -> bool {
     status.condition(ConditionType::Accepted).is_some()
 }

@@ -1,4 +1,4 @@
-//! What people are told while a change takes several passes.
+//! Which events are sent while a change takes several passes.
 
 use super::*;
 
@@ -22,7 +22,7 @@ impl Lab {
     }
 }
 
-/// What is left to tell of a Service that is as it is wanted.
+/// What is left to report of a Service that is as it is wanted.
 fn nothing_open() -> EventState {
     EventState {
         looked: true,
@@ -67,7 +67,7 @@ async fn members_that_follow_the_nodes_are_no_event() {
 }
 
 #[tokio::test]
-async fn a_change_while_members_follow_the_nodes_is_told_as_one() {
+async fn a_change_while_members_follow_the_nodes_is_reported_as_one() {
     let lab = Lab {
         members_only: true,
         ..Lab::serving(80).await
@@ -96,7 +96,7 @@ async fn members_that_follow_in_the_middle_of_a_change_belong_to_it() {
 }
 
 #[tokio::test]
-async fn a_deletion_in_the_middle_of_a_change_is_told() {
+async fn a_deletion_in_the_middle_of_a_change_is_reported() {
     let lab = Lab::serving(80).await.busy();
     let change = lab.run(spec(&[80, 443])).await;
     let lab = lab.busy();
@@ -124,7 +124,7 @@ async fn a_notice_comes_once_and_again_only_after_it_had_vanished() {
     let first = lab.run_reported(spec(&[80]), nothing_open()).await;
     assert_eq!(lab.reported(), ["LoadBalancerRebuilt"]);
     assert!(text(&first));
-    // A process that has just been started takes it for told, and says it all the same.
+    // A process that has just been started takes it for reported; the message says it all the same.
     let found = lab.run(spec(&[80])).await;
     assert_eq!(lab.reported(), [] as [&str; 0]);
     assert_eq!(found.reporting, first.reporting);
@@ -154,7 +154,7 @@ async fn a_busy_pass_does_not_write_the_status_of_a_service_that_has_an_address(
 }
 
 #[tokio::test]
-async fn a_busy_pass_tells_a_service_without_an_address_that_one_is_made() {
+async fn a_busy_pass_reports_to_a_service_without_an_address_that_one_is_made() {
     let lab = Lab {
         claims_outside: true,
         ..Lab::default().busy()
@@ -184,7 +184,7 @@ async fn marks_are_written_with_the_status_and_once() {
 }
 
 #[tokio::test]
-async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_told_again() {
+async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_reported_again() {
     let lab = Lab {
         broken_port: Some(443),
         ..Lab::serving(80).await

@@ -32,9 +32,9 @@ fn a_service_that_asks_for_nothing_takes_any_address_of_its_family() {
 }
 
 #[test]
-fn labels_of_the_namespace_travel_with_the_wish() {
+fn labels_of_the_namespace_are_part_of_the_spec() {
     let world = world([Fact::Namespace(namespace("shop", &[("team", "a")]))]);
-    let (spec, _) = wish_in(&world, web().in_namespace("shop"));
+    let (spec, _) = spec_in(&world, web().in_namespace("shop"));
     let labels = spec.address.namespace_labels;
     assert_eq!(labels.get("team").map(String::as_str), Some("a"));
     assert_eq!(

@@ -78,7 +78,7 @@ fn annotations_beat_the_configuration() {
 }
 
 #[test]
-fn what_the_configuration_says_and_nobody_needs_is_not_called_unused() {
+fn a_default_of_the_configuration_that_no_service_needs_is_not_called_unused() {
     let service = web().annotated("loadbalancer.openstack.org/enable-health-monitor", "false");
     let (listener, remarks) = listener_and_remarks(service, &configured());
     assert_eq!(listener.pool.monitor, None);
@@ -86,8 +86,7 @@ fn what_the_configuration_says_and_nobody_needs_is_not_called_unused() {
 }
 
 #[test]
-fn a_timeout_of_the_configuration_is_cut_to_fit_a_delay_that_a_service_asks_for_except_in_the_cloud()
- {
+fn a_configured_timeout_is_cut_to_fit_the_delay_of_a_service_except_in_the_cloud() {
     let delay = "loadbalancer.openstack.org/health-monitor-delay";
     let times = |profile: &ProviderProfile| {
         let (listener, remarks) = listener_and_remarks(web().annotated(delay, "2"), profile);
@@ -169,7 +168,7 @@ fn time_outs_of_the_service_hold_on_every_port_in_the_cloud() {
 }
 
 #[test]
-fn a_number_of_a_monitor_that_nobody_has_is_a_warning() {
+fn a_number_for_a_monitor_that_does_not_exist_is_a_warning() {
     let retries = "loadbalancer.openstack.org/health-monitor-max-retries";
     let service = || web().annotated(retries, "20");
     let (listener, remarks) = listener_and_remarks(service(), &in_cloud());
@@ -235,7 +234,7 @@ fn one_address_is_enough_to_ask_for_where_the_cloud_has_one_of_the_other_family(
 }
 
 #[test]
-fn what_was_said_outright_is_told_apart_from_defaults() {
+fn explicit_values_are_distinguished_from_defaults() {
     let said = |service: ServiceBuilder| listener_and_remarks(service, &in_cloud()).0.said;
     assert_eq!(said(web()), ExplicitFields::default());
     let forwarded = "loadbalancer.openstack.org/x-forwarded-for";
@@ -301,7 +300,7 @@ fn a_warning_about_the_configuration_names_its_place_there() {
 }
 
 #[test]
-fn a_node_selector_that_is_none_is_a_warning_and_selects_nobody_away() {
+fn an_invalid_node_selector_is_a_warning_and_excludes_no_node() {
     let service = || web().annotated(SELECTOR, "=edge");
     let about_it = |reasons: &[Reason]| -> Vec<(Code, Severity)> {
         let about_it = reasons
@@ -375,7 +374,7 @@ fn marked(service: ServiceBuilder) -> ServiceBuilder {
 }
 
 #[test]
-fn a_wish_carries_the_options_of_the_cloud_and_our_marks() {
+fn a_spec_carries_the_options_of_the_cloud_and_our_marks() {
     let intent = validated(marked(web()), &in_cloud()).unwrap();
     assert!(intent.extensions.openstack.keep_floating_ip.unwrap().value);
     assert_eq!(intent.marks[RECORD], "v1");

@@ -110,7 +110,7 @@ fn of_too_many_endpoints_each_port_serves_its_share() {
 }
 
 #[test]
-fn a_check_takes_a_minute_at_most_and_that_is_told() {
+fn a_check_takes_a_minute_at_most_and_a_longer_timeout_is_reported() {
     let service = |timeout: &str| {
         web()
             .annotated("landfall.dev/monitor", "tcp")

@@ -20,7 +20,7 @@ fn where_secrets_cant_be_read_only_the_ports_that_need_one_stay_closed() {
         .named_port("secure", 443)
         .annotated("landfall.dev/mode.secure", "https")
         .annotated("landfall.dev/tls-secret.secure", "web-tls");
-    let (spec, remarks) = wish_in(&world([Fact::SecretsUnavailable]), service.clone());
+    let (spec, remarks) = spec_in(&world([Fact::SecretsUnavailable]), service.clone());
     let ports: Vec<u16> = spec.listeners.iter().map(|it| it.key.port.get()).collect();
     assert_eq!(ports, [80]);
     let reported = remarks
@@ -28,7 +28,7 @@ fn where_secrets_cant_be_read_only_the_ports_that_need_one_stay_closed() {
         .find(|it| it.code == Code::CertificateNotFound);
     assert_eq!(reported.map(|it| it.severity), Some(Severity::Warning));
     let known = [Fact::SecretsUnavailable, Fact::Secret(secret("web-tls"))];
-    let (spec, remarks) = wish_in(&world(known), service);
+    let (spec, remarks) = spec_in(&world(known), service);
     assert_eq!(spec.listeners.len(), 2);
     assert!(
         remarks
@@ -121,7 +121,7 @@ fn plain_options_reach_the_listener() {
 }
 
 #[test]
-fn http_adds_every_header_unless_told_otherwise() {
+fn http_adds_every_header_by_default() {
     let http = |service: ServiceBuilder| {
         listener(service.annotated("landfall.dev/mode", "http"))
             .mode
@@ -189,16 +189,16 @@ fn members_that_expect_tls_behind_http_are_remarked() {
         remarks[0].field.as_deref(),
         Some("spec.ports[0].appProtocol")
     );
-    assert_eq!(wish_remarks(web().app_protocol("https")), []);
+    assert_eq!(spec_remarks(web().app_protocol("https")), []);
 }
 
-fn wish_remarks(service: ServiceBuilder) -> Vec<Reason> {
+fn spec_remarks(service: ServiceBuilder) -> Vec<Reason> {
     spec(service).1
 }
 
 #[test]
 fn certificates_keep_the_order_in_which_they_are_named() {
-    let (spec, _) = wish_in(&with_secrets(), https());
+    let (spec, _) = spec_in(&with_secrets(), https());
     let certificates = spec.listeners[0].mode.certificates().unwrap();
     let sources: Vec<&str> = certificates
         .0
@@ -235,7 +235,7 @@ fn missing_and_broken_certificates_are_all_named() {
 
 #[test]
 fn an_earlier_version_falls_back_to_the_certificates_that_it_had() {
-    let (spec, _) = wish_in(&with_secrets(), https());
+    let (spec, _) = spec_in(&with_secrets(), https());
     let certificates = &spec.listeners[0].mode.certificates().unwrap().0;
     let broken = world([Fact::Secret(bad_secret("web-tls", "tls.key is missing"))]);
     let again = resolve_previous(
@@ -276,7 +276,7 @@ fn one_certificate_for_the_service_serves_the_port_that_ends_tls() {
         .annotated("landfall.dev/tls-secret", "web-tls")
         .annotated("landfall.dev/mode.http", "http")
         .annotated("landfall.dev/mode.https", "https");
-    let (spec, remarks) = wish_in(&with_secrets(), service);
+    let (spec, remarks) = spec_in(&with_secrets(), service);
     let modes: Vec<&str> = spec.listeners.iter().map(|one| one.mode.as_str()).collect();
     assert_eq!(modes, ["http", "https"]);
     assert!(
@@ -326,7 +326,7 @@ fn what_no_port_can_use_is_remarked() {
         ("landfall.dev/monitor-path", "/"),
         ("loadbalancer.openstack.org/x-forwarded-for", "true"),
     ] {
-        let remarks = wish_remarks(svc("dns").udp_port("", 53).annotated(key, value));
+        let remarks = spec_remarks(svc("dns").udp_port("", 53).annotated(key, value));
         assert_eq!(remarks.len(), 1, "{key}: {remarks:?}");
         assert_eq!(remarks[0].code, Code::OptionNotApplicable, "{key}");
         assert_eq!(remarks[0].severity, Severity::Warning, "{key}");
@@ -504,8 +504,8 @@ fn source_ranges_of_the_spec_win_and_become_networks() {
         listener(web().annotated(key, "10.0.0.0/8")).allowed,
         only(&["10.0.0.0/8"])
     );
-    let everybody = web().source_range("0.0.0.0/0").source_range("::/0");
-    assert_eq!(listener(everybody).allowed, AllowedSources::All);
+    let every_source = web().source_range("0.0.0.0/0").source_range("::/0");
+    assert_eq!(listener(every_source).allowed, AllowedSources::All);
 
     let (spec, remarks) = spec(
         web()

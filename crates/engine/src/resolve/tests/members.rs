@@ -11,7 +11,7 @@ fn member(address: &str) -> Member {
 }
 
 fn members_in(world: &World, service: ServiceBuilder) -> Vec<Member> {
-    let (mut spec, remarks) = wish_in(world, service);
+    let (mut spec, remarks) = spec_in(world, service);
     assert_eq!(remarks, []);
     spec.listeners.remove(0).pool.members
 }
@@ -72,7 +72,7 @@ fn what_becomes_of_an_endpoint_follows_its_conditions() {
             ..endpoint("10.0.0.1")
         })]);
         let service = web().with(|row| row.publish_not_ready = publish);
-        let (spec, _) = wish_in(&world, service);
+        let (spec, _) = spec_in(&world, service);
         match (&spec.listeners[0].pool.members[..], &spec.left_out[..]) {
             ([member], []) if member.draining => "drains".to_owned(),
             ([_], []) => "serves".to_owned(),
@@ -107,7 +107,7 @@ fn an_endpoint_in_several_slices_is_one_member_and_the_best_counts() {
             .pod("web-0", "10.0.0.1")
             .ready("10.0.0.2"),
     ]);
-    let (spec, remarks) = wish_in(&world, web());
+    let (spec, remarks) = spec_in(&world, web());
     assert_eq!(remarks, []);
     assert_eq!(spec.left_out, []);
     let first = Member {
@@ -121,7 +121,7 @@ fn an_endpoint_in_several_slices_is_one_member_and_the_best_counts() {
 }
 
 #[test]
-fn slices_that_can_not_be_used_are_told_with_the_reason() {
+fn slices_that_can_not_be_used_are_reported_with_the_reason() {
     let ignored = |message: &str, remedy: &str| {
         Reason::warning(Code::EndpointIgnored, message).remedy(remedy)
     };
@@ -144,7 +144,7 @@ fn slices_that_can_not_be_used_are_told_with_the_reason() {
             .ready("10.0.0.5"),
         slice("web").named("g").port("http", 80).ready("10.0.0.6"),
     ]);
-    let (spec, remarks) = wish_in(&world, svc("web").named_port("http", 80));
+    let (spec, remarks) = spec_in(&world, svc("web").named_port("http", 80));
     assert_eq!(remarks, []);
     assert_eq!(spec.listeners[0].pool.members, [member("10.0.0.6:80")]);
     assert_eq!(
@@ -190,12 +190,12 @@ fn slices_that_can_not_be_used_are_told_with_the_reason() {
 }
 
 #[test]
-fn an_endpoint_that_no_port_can_use_is_told_once() {
+fn an_endpoint_that_no_port_can_use_is_reported_once() {
     let world = slices([slice("web")
         .port("a", 80)
         .port("b", 81)
         .not_ready("10.0.0.1")]);
-    let (spec, _) = wish_in(&world, svc("web").named_port("a", 80).named_port("b", 81));
+    let (spec, _) = spec_in(&world, svc("web").named_port("a", 80).named_port("b", 81));
     assert_eq!(
         spec.left_out,
         [left_out(
@@ -259,7 +259,7 @@ fn endpoints_may_be_named_for_one_port_while_another_uses_slices() {
         .named_port("a", 80)
         .named_port("b", 81)
         .annotated("landfall.dev/endpoints.b", "127.0.0.1:9000");
-    let (spec, remarks) = wish_in(&world, service);
+    let (spec, remarks) = spec_in(&world, service);
     assert_eq!(remarks, []);
     assert_eq!(spec.listeners[0].pool.members, [member("10.0.0.1:80")]);
     assert_eq!(spec.listeners[1].pool.members, [member("127.0.0.1:9000")]);
@@ -297,14 +297,14 @@ fn a_weight_beside_an_endpoint_wins_over_the_list_of_weights() {
 }
 
 #[test]
-fn a_weight_for_nobody_is_remarked_and_one_for_somebody_who_is_not_ready_is_not() {
+fn a_weight_for_no_endpoint_is_remarked_and_one_for_an_endpoint_that_is_not_ready_is_not() {
     let world = slices([slice("web")
         .port("", 80)
         .ready("10.0.0.1")
         .not_ready("10.0.0.2")]);
     let key = "landfall.dev/member-weights";
     let value = "10.0.0.2=3,web-9=4";
-    let (_, remarks) = wish_in(&world, web().annotated(key, value));
+    let (_, remarks) = spec_in(&world, web().annotated(key, value));
     assert_eq!(
         remarks,
         [Reason::warning(
@@ -322,7 +322,7 @@ fn a_flood_of_unknown_names_is_one_short_remark() {
     let value: Vec<String> = (0..9000).map(|pod| format!("pod-{pod:05}")).collect();
     let world = slices([slice("web").port("", 80).ready("10.0.0.1")]);
     let service = web().annotated("landfall.dev/backup-members", &value.join(","));
-    let (_, remarks) = wish_in(&world, service);
+    let (_, remarks) = spec_in(&world, service);
     assert_eq!(remarks.len(), 1);
     let text = remarks[0].to_string();
     assert!(text.len() < 1000, "{} characters", text.len());
@@ -333,8 +333,8 @@ fn a_flood_of_unknown_names_is_one_short_remark() {
 }
 
 #[test]
-fn a_service_without_endpoints_is_valid_and_told_what_to_do() {
-    let (spec, remarks) = wish_in(&World::default(), web());
+fn a_service_without_endpoints_is_valid_and_gets_a_remedy() {
+    let (spec, remarks) = spec_in(&World::default(), web());
     assert_eq!(spec.listeners[0].pool.members, []);
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].code, Code::NoEndpoints);
@@ -354,7 +354,7 @@ fn endpoints_that_can_not_serve_are_remarked_once_for_the_service() {
         .port("b", 81)
         .not_ready("10.0.0.1")]);
     let service = || svc("web").named_port("a", 80).named_port("b", 81);
-    let (_, remarks) = wish_in(&world, service());
+    let (_, remarks) = spec_in(&world, service());
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].code, Code::NoReadyEndpoints);
     assert_eq!(remarks[0].field, None);
@@ -363,7 +363,7 @@ fn endpoints_that_can_not_serve_are_remarked_once_for_the_service() {
         .port("a", 80)
         .port("b", 81)
         .draining("10.0.0.1")]);
-    let (_, remarks) = wish_in(&draining, service());
+    let (_, remarks) = spec_in(&draining, service());
     assert_eq!(remarks.len(), 1);
     assert_eq!(
         remarks[0].message,
@@ -372,9 +372,9 @@ fn endpoints_that_can_not_serve_are_remarked_once_for_the_service() {
 }
 
 #[test]
-fn a_single_port_that_nobody_serves_is_named() {
+fn a_single_port_that_no_endpoint_serves_is_named() {
     let world = slices([slice("web").port("a", 80).ready("10.0.0.1")]);
-    let (_, remarks) = wish_in(&world, svc("web").named_port("a", 80).named_port("b", 81));
+    let (_, remarks) = spec_in(&world, svc("web").named_port("a", 80).named_port("b", 81));
     assert_eq!(remarks.len(), 1);
     assert_eq!(remarks[0].code, Code::NoReadyEndpoints);
     assert_eq!(remarks[0].field.as_deref(), Some("spec.ports[1]"));

@@ -1,4 +1,4 @@
-//! Where members are nodes: which, how they are checked, and what is told.
+//! Where members are nodes: which, how they are checked, and what is reported.
 
 use landfall_model::Member;
 use landfall_model::dialect::NodeSelector;
@@ -95,7 +95,7 @@ fn eligible_nodes_are_members_where_the_target_is_nodes() {
 }
 
 #[test]
-fn eligible_nodes_are_told_with_the_server_that_they_are() {
+fn eligible_nodes_come_with_the_server_that_they_are() {
     let server = "openstack:///11111111-1111-1111-1111-111111111111";
     let service = web()
         .node_port(30080)
@@ -120,8 +120,8 @@ fn eligible_nodes_are_told_with_the_server_that_they_are() {
 }
 
 #[test]
-fn a_provider_whose_members_are_pods_is_told_no_nodes() {
-    let (spec, _) = wish_in(&nodes(edge_and_inner()), web());
+fn a_provider_whose_members_are_pods_gets_no_nodes() {
+    let (spec, _) = spec_in(&nodes(edge_and_inner()), web());
     assert_eq!(spec.nodes, []);
 }
 
@@ -146,7 +146,7 @@ fn an_empty_selector_of_the_service_chooses_every_node() {
 }
 
 #[test]
-fn a_node_that_the_selector_passes_over_is_told_why() {
+fn a_node_that_the_selector_excludes_is_reported_with_the_reason() {
     let service = web().node_port(30080).annotated(SELECTOR, "pool=edge");
     let spec = to_nodes(edge_and_inner(), service);
     let [left] = &spec.left_out[..] else {
@@ -220,7 +220,7 @@ fn nodes_of_a_local_service_are_checked_without_being_asked_for() {
 }
 
 #[test]
-fn the_port_where_nodes_tell_of_their_endpoints_goes_with_the_wish() {
+fn the_health_check_node_port_is_part_of_the_spec() {
     let port = |service| to_nodes([node("a", "10.1.0.1")], service).health_check_port;
     assert_eq!(port(local()), Some(number(32000)));
     let cluster_wide = local().with(|row| row.external_local = false);

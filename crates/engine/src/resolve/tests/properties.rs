@@ -14,7 +14,7 @@ fn keys() -> Vec<String> {
             .map(|row| (format!("{}{}", dialect.prefix, row.name), row.example))
     });
     rows.flat_map(|(key, _)| {
-        ["", ".web", ".dns", ".80", ".nobody"].map(|port| format!("{key}{port}"))
+        ["", ".web", ".dns", ".80", ".absent"].map(|port| format!("{key}{port}"))
     })
     .collect()
 }

@@ -86,7 +86,7 @@ fn a_queue_where_nothing_waits_is_remarked() {
 }
 
 #[test]
-fn a_rate_that_is_none_says_what_would_be_one() {
+fn an_invalid_rate_gets_a_valid_example() {
     let wrong = [
         "5",
         "0/s",

@@ -22,7 +22,7 @@ fn verified() -> ServiceBuilder {
 }
 
 fn only(world: &World, service: ServiceBuilder) -> Listener {
-    let (mut spec, remarks) = wish_in(world, service);
+    let (mut spec, remarks) = spec_in(world, service);
     assert!(remarks.iter().all(|it| it.code == Code::NoEndpoints));
     assert_eq!(spec.listeners.len(), 1);
     spec.listeners.remove(0)
@@ -118,7 +118,7 @@ fn an_earlier_version_keeps_the_authority_that_it_had() {
 
 #[test]
 fn where_secrets_cant_be_read_a_port_with_verified_members_stays_closed() {
-    let (spec, remarks) = wish_in(&world([Fact::SecretsUnavailable]), verified());
+    let (spec, remarks) = spec_in(&world([Fact::SecretsUnavailable]), verified());
     assert_eq!(spec.listeners, []);
     let reported = remarks.iter().map(|it| (it.code, it.severity));
     assert!(
@@ -137,7 +137,7 @@ fn a_port_that_reads_plain_requests_may_send_them_to_https() {
         .annotated("landfall.dev/mode.https", "https")
         .annotated("landfall.dev/tls-secret", "web-tls")
         .annotated("landfall.dev/https-redirect", "301 port=8443");
-    let (spec, _) = wish_in(&with_secrets(), both);
+    let (spec, _) = spec_in(&with_secrets(), both);
     let redirects: Vec<_> = spec.listeners.iter().map(|it| it.redirect).collect();
     let expected = Redirect {
         status: RedirectStatus::Moved,
@@ -165,7 +165,7 @@ fn monitor(service: ServiceBuilder) -> Monitor {
 }
 
 #[test]
-fn checks_speak_tls_where_members_do_or_where_they_are_told_to() {
+fn checks_use_tls_where_members_do_or_where_an_option_says_so() {
     for (service, over_tls) in [
         (web().annotated("landfall.dev/monitor", "http"), false),
         (web().annotated("landfall.dev/monitor", "https"), true),

@@ -274,7 +274,7 @@ fn json_may_be_one_object_or_several_one_after_another() {
 }
 
 #[test]
-fn broken_json_is_told_with_its_line_and_what_came_before_is_kept() {
+fn broken_json_is_reported_with_its_line_and_what_came_before_is_kept() {
     let good = "{\"apiVersion\": \"v1\", \"kind\": \"Node\", \"metadata\": {\"name\": \"n1\"}}";
     let content = json_content(&format!("{good}\n{{\"kind\": \n oops}}"));
     assert_eq!(names(&content), ["Node n1"]);
@@ -312,7 +312,7 @@ fn a_broken_document_costs_only_itself() {
 }
 
 #[test]
-fn a_tab_where_yaml_wants_spaces_is_told_with_its_line() {
+fn a_tab_where_yaml_wants_spaces_is_reported_with_its_line() {
     let content = content("apiVersion: v1\nkind: Service\nmetadata:\n\tname: web\n");
     assert_eq!(names(&content), Vec::<String>::new());
     let [reason] = shown(&content).try_into().unwrap();
@@ -423,7 +423,7 @@ spec:
 }
 
 #[test]
-fn other_kinds_are_passed_over_in_silence() {
+fn other_kinds_are_ignored_without_a_finding() {
     for head in [
         "apiVersion: apps/v1\nkind: Deployment",
         "apiVersion: v1\nkind: ConfigMap",
@@ -539,7 +539,7 @@ spec:
 }
 
 #[test]
-fn what_is_no_object_is_told() {
+fn what_is_no_object_is_reported() {
     let cases = [
         (
             "just a text",

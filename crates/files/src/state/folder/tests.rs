@@ -9,7 +9,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn files_are_for_their_owner_alone_and_those_that_are_not_are_mended() {
+fn files_are_readable_by_their_owner_alone_and_other_modes_are_corrected() {
     let root = tempfile::tempdir().unwrap();
     let mut folder = RealFolder::new(root.path());
     folder.create("new").unwrap();

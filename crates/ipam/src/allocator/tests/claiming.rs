@@ -57,7 +57,7 @@ fn a_clone_is_independent() {
 }
 
 #[test]
-fn releasing_who_holds_nothing_is_nothing() {
+fn releasing_a_service_that_holds_nothing_changes_nothing() {
     assert_eq!(allocator([]).release(svc("web").uid()), None);
 }
 

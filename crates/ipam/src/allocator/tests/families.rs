@@ -24,7 +24,7 @@ fn a_service_that_becomes_dual_stack_gains_the_other_family_in_its_pool() {
 }
 
 #[test]
-fn who_comes_to_require_both_moves_when_its_pool_has_but_one() {
+fn a_service_that_comes_to_require_both_moves_when_its_pool_has_but_one() {
     let mut allocator = allocator([
         pool("a", "10.0.0.0/24"),
         pool("dual", "10.0.1.0/24, fd00::-fd00::ff"),
@@ -64,7 +64,7 @@ fn a_service_that_becomes_single_stack_keeps_the_address_of_that_family() {
 }
 
 #[test]
-fn who_prefers_both_and_loses_one_moves_to_another_dual_pool_if_there_is_one() {
+fn a_service_that_prefers_both_and_loses_one_moves_to_another_dual_pool_if_there_is_one() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").prefer_dual(Family::V4);
     allocator.give(&request);
@@ -118,7 +118,7 @@ fn of_a_pair_that_lost_one_address_the_other_stays_when_its_pool_can_replace_it(
 }
 
 #[test]
-fn who_requires_both_keeps_the_one_that_is_left_when_no_pool_has_both() {
+fn a_service_that_requires_both_keeps_the_one_that_is_left_when_no_pool_has_both() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24, fd00::-fd00::ff")]);
     let request = svc("web").require_dual();
     allocator.give(&request);
@@ -176,7 +176,7 @@ fn a_service_counts_its_own_address_among_those_it_can_have() {
         proposal.unmet,
         Some(Refusal::PoolsExhausted {
             families: WantedFamilies::RequireDual,
-            passed_over: vec![SkippedPool {
+            skipped: vec![SkippedPool {
                 pool: name("a"),
                 verdict: Verdict::LacksFamily(Family::V6),
             }],
@@ -185,7 +185,7 @@ fn a_service_counts_its_own_address_among_those_it_can_have() {
 }
 
 #[test]
-fn who_prefers_both_is_served_tier_by_tier() {
+fn a_service_that_prefers_both_is_served_tier_by_tier() {
     let mut allocator = allocator([
         pool("dual", "10.0.1.0/24, fd00::-fd00::ff"),
         pool("pinned", "10.0.0.0/24").namespace("default"),

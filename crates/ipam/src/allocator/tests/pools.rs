@@ -15,7 +15,7 @@ fn a_renamed_pool_keeps_its_services_and_gives_them_the_new_name() {
 }
 
 #[test]
-fn turning_auto_assign_off_keeps_who_is_there() {
+fn disabling_auto_assign_keeps_the_services_that_are_there() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
     allocator.give(&svc("web"));
     allocator.set_pools(pool_set([
@@ -30,7 +30,7 @@ fn turning_auto_assign_off_keeps_who_is_there() {
 }
 
 #[test]
-fn turning_avoid_buggy_ips_on_moves_who_holds_such_an_address() {
+fn enabling_avoid_buggy_ips_moves_a_service_that_holds_such_an_address() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
     allocator.give(&svc("zero"));
     allocator.give(&svc("one"));
@@ -88,7 +88,7 @@ fn without_a_place_to_go_an_address_outside_of_all_pools_is_given_up() {
 }
 
 #[test]
-fn the_anycast_address_of_an_ipv6_prefix_is_for_who_asks_for_it() {
+fn the_anycast_address_of_an_ipv6_prefix_is_assigned_only_on_request() {
     let six = |name: &str| Request {
         families: WantedFamilies::Only(Family::V6),
         ..svc(name)
@@ -107,7 +107,7 @@ fn the_anycast_address_of_an_ipv6_prefix_is_for_who_asks_for_it() {
     // Given back, it is no one's again.
     allocator.release(six("asking").uid());
     assert!(allocator.propose(&six("late")).is_err());
-    // Who had it before keeps it.
+    // A Service that had it before keeps it.
     let old = six("old");
     let restored = allocator.restore(&Restore {
         claimant: Arc::clone(&old.claimant),

@@ -10,7 +10,7 @@ fn removing_the_request_keeps_the_address() {
 }
 
 #[test]
-fn every_refused_wish_keeps_the_held_address_and_says_why() {
+fn every_refused_request_keeps_the_held_address_and_says_why() {
     let cases = [
         (svc("web").asks("192.0.2.1"), Code::AddressNotInPool),
         (
@@ -78,7 +78,7 @@ fn one_requested_address_is_not_enough_for_a_dual_stack_service() {
 }
 
 #[test]
-fn a_service_that_waits_asks_for_every_pool_in_vain_and_is_told_of_each() {
+fn a_service_that_waits_gets_a_reason_for_every_pool() {
     let mut allocator = allocator([
         pool("full", "10.0.0.0/32"),
         pool("hidden", "10.0.1.0/24").manual(),
@@ -92,7 +92,7 @@ fn a_service_that_waits_asks_for_every_pool_in_vain_and_is_told_of_each() {
         refusal,
         Refusal::PoolsExhausted {
             families: WantedFamilies::Only(Family::V4),
-            passed_over: [
+            skipped: [
                 ("full", Verdict::Full(Family::V4)),
                 ("hidden", Verdict::NotAutomatic),
                 ("labels", Verdict::NotForLabels),

@@ -30,7 +30,7 @@ fn while_pools_may_be_missing_an_address_in_no_pool_stays_and_afterwards_it_move
     allocator.set_incomplete(true);
     let proposal = allocator.settle(&svc("web")).unwrap();
     assert_eq!(proposal.decision, Decision::Keep);
-    assert_eq!(proposal.unmet, Some(Refusal::PoolsInDoubt));
+    assert_eq!(proposal.unmet, Some(Refusal::PoolsIncomplete));
     assert_eq!(allocator.holds(&svc("web")), ips("192.0.2.1"));
     assert_eq!(
         allocator.give(&svc("new")),

@@ -17,7 +17,7 @@ fn a_shareable_address_is_preferred_to_a_lower_free_one() {
 }
 
 #[test]
-fn a_full_pool_still_serves_who_can_share() {
+fn a_full_pool_still_serves_a_service_that_can_share() {
     let mut allocator = allocator([pool("a", "10.0.0.0/32"), pool("b", "10.0.1.0/24")]);
     allocator.give(&svc("x").key("k").ports(&[80]));
     assert_eq!(
@@ -58,7 +58,7 @@ fn a_port_that_a_sharer_gives_back_can_be_used_by_the_next() {
 }
 
 #[test]
-fn who_takes_a_port_of_another_sharer_moves() {
+fn a_service_that_takes_a_port_of_another_sharer_moves() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
     allocator.give(&svc("x").key("k").ports(&[80]));
     allocator.give(&svc("y").key("k").ports(&[81]));
@@ -75,7 +75,7 @@ fn who_takes_a_port_of_another_sharer_moves() {
 }
 
 #[test]
-fn who_holds_alone_is_named_to_who_has_a_key() {
+fn a_service_with_a_key_gets_the_name_of_the_exclusive_holder() {
     let mut allocator = allocator([pool("a", "10.0.0.0/24")]);
     allocator.give(&svc("plain").asks("10.0.0.7"));
     let refusal = allocator
@@ -89,7 +89,7 @@ fn who_holds_alone_is_named_to_who_has_a_key() {
 }
 
 #[test]
-fn the_key_of_another_namespace_opens_nothing_and_tells_nothing() {
+fn the_key_of_another_namespace_opens_nothing_and_reveals_nothing() {
     let mut allocator = allocator([pool("a", "10.0.0.0/31")]);
     let victim = svc("a/victim")
         .key("s3cret")
@@ -115,7 +115,7 @@ fn the_key_of_another_namespace_opens_nothing_and_tells_nothing() {
             assert!(!reason.contains(secret), "{reason}");
         }
     }
-    // Nor is it offered to who asks for none.
+    // Nor is it offered to a Service that asks for none.
     let other = svc("b/attacker")
         .key("s3cret")
         .ports(&[81])
@@ -149,7 +149,7 @@ fn a_pool_may_let_services_of_all_namespaces_share() {
 }
 
 #[test]
-fn who_shares_across_namespaces_from_before_stays_and_no_other_joins() {
+fn a_service_that_shares_across_namespaces_from_before_stays_and_no_other_joins() {
     let mut allocator = allocator([pool("a", "10.0.0.0/30")]);
     let (x, y) = (
         svc("a/x").key("k").ports(&[80]),
@@ -181,7 +181,7 @@ fn who_shares_across_namespaces_from_before_stays_and_no_other_joins() {
         ips("10.0.0.2")
     );
     assert!(allocator.shared_by_exception(y.uid()).is_empty());
-    // Who gave it up is as any other.
+    // A Service that gave it up is as any other.
     let back = svc("a/x").key("k").ports(&[80]).asks("10.0.0.0");
     assert!(allocator.propose(&back).is_err());
 }

@@ -26,7 +26,7 @@ fn minutes(count: u64) -> Duration {
 }
 
 #[test]
-fn the_same_again_is_counted_and_later_told_anew() {
+fn a_repeated_event_is_counted_and_after_a_while_created_again() {
     let mut correlator = Correlator::default();
     let begin = Instant::now();
     let mut take = |what: &Occurrence, fresh: &str, after| {

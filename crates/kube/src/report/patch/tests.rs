@@ -141,7 +141,7 @@ fn an_address_that_is_not_wanted_any_more_goes() {
 }
 
 #[test]
-fn a_name_that_we_published_goes_with_its_wish_and_one_of_others_does_not() {
+fn a_published_hostname_goes_with_its_annotation_and_one_of_another_controller_stays() {
     let condition = addressed("clients connect to old.example.com, 192.0.2.1");
     let there = live(
         json!([{"hostname": "old.example.com"}, {"hostname": "example.com"},
@@ -158,7 +158,7 @@ fn a_name_that_we_published_goes_with_its_wish_and_one_of_others_does_not() {
 }
 
 #[test]
-fn ports_that_tell_of_our_own_codes_are_ours() {
+fn ports_with_an_error_that_is_a_code_of_ours_are_ours() {
     let ours = json!([{"ip": "192.0.2.1", "ports": [
         {"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP", "error": "PortInUse"}]}]);
     assert_eq!(
@@ -295,7 +295,7 @@ fn an_answer_of_the_api_server_is_believed_as_far_as_it_is_vouched_for() {
 }
 
 #[test]
-fn an_instance_that_somebody_asks_for_meanwhile_is_not_overwritten() {
+fn an_instance_that_is_requested_meanwhile_is_not_overwritten() {
     let mut there = live(json!([]), Vec::new());
     let mut wanted = ServiceStatus::default();
     wanted.marks.insert(INSTANCE.to_owned(), "edge".to_owned());

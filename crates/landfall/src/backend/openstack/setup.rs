@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_can_not_be_used_are_told_with_the_file_and_the_key_that_name_them() {
+    fn files_that_can_not_be_used_are_reported_with_the_file_and_the_key_that_name_them() {
         for (lines, reported) in [
             (
                 "ca-file = DIR/none",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_patience_bounds_every_call() {
+    fn the_configured_timeout_bounds_every_call() {
         let short = timeouts(Duration::from_secs(5));
         let five = Duration::from_secs(5);
         let all = [short.read, short.write, short.auth, short.connect];

@@ -192,7 +192,7 @@ async fn unwritten(cluster: &ClusterArgs, keys: &[ServiceKey]) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use landfall_model::plan::PlannedStep;
+    use landfall_model::plan::{PlannedKind, PlannedStep};
     use landfall_model::status::Condition;
     use landfall_model::view::ServiceView;
     use landfall_model::{Code, Uid};
@@ -211,6 +211,7 @@ mod tests {
         let step = |step: &&str| PlannedStep {
             step: (*step).to_owned(),
             because: String::new(),
+            kind: PlannedKind::Change,
             detail: serde_json::Value::Null,
         };
         InstanceView {
@@ -248,7 +249,7 @@ mod tests {
             "not done"
         );
         assert_eq!(left(&view(&[], false, true), &[]), 1, "not programmed");
-        assert_eq!(left(&view(&[], true, false), &[]), 1, "not looked at");
+        assert_eq!(left(&view(&[], true, false), &[]), 1, "not read");
         // One that is gone needs nothing any more.
         let gone = InstanceView {
             services: Vec::new(),

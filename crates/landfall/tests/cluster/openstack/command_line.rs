@@ -29,7 +29,7 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
     bed.apply(SERVICE).await;
     let key = format!("{}/web", bed.namespace);
 
-    // Before: what would be done, for who reads the cluster.
+    // Before: what would be done, for an operator with read access.
     let explain = || {
         let mut command = landfall(home);
         command
@@ -58,7 +58,7 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
     let tags = balancer["tags"].as_array().unwrap();
     assert!(tags.iter().any(marked), "{id}: {tags:?}");
 
-    // After: nothing more is to be done, for who reads the cluster.
+    // After: nothing more is to be done, for an operator with read access.
     let reported = printed(explain()).await;
     assert!(!reported.contains("Pending steps"), "{reported}");
     let named = format!("{{name: web, namespace: {}}}\n", bed.namespace);

@@ -68,7 +68,7 @@ fn ranges(list: &Value) -> BTreeSet<&str> {
     list.filter_map(Value::as_str).collect()
 }
 
-/// Only nodes with a pod of the Service get traffic, and a monitor tells which these are.
+/// Only nodes with a pod of the Service get traffic, and a monitor finds which these are.
 async fn local_traffic(scene: &Scene, picture: &Picture) {
     let service = scene.bed.service("local-traffic").await;
     let health_port = &service["spec"]["healthCheckNodePort"];
@@ -141,15 +141,15 @@ async fn source_ranges(scene: &Scene, picture: &Picture) {
     };
     assert!(all_have(picture, &wanted));
 
-    let everybody = r#"[{"op": "remove", "path": "/spec/loadBalancerSourceRanges"}]"#;
+    let every_source = r#"[{"op": "remove", "path": "/spec/loadBalancerSourceRanges"}]"#;
     let patch = ["patch", "service", "source-ranges", "--type=json", "-p"];
     for (what, wanted) in [
-        ("everybody is let in", BTreeSet::from(["0.0.0.0/0"])),
-        ("fifty networks are let in", wanted),
+        ("every source is allowed", BTreeSet::from(["0.0.0.0/0"])),
+        ("fifty networks are allowed", wanted),
     ] {
         let mark = Stack::shared().await.mark().await.unwrap();
         if wanted.len() == 1 {
-            scene.bed.run(&[&patch[..], &[everybody]].concat()).await;
+            scene.bed.run(&[&patch[..], &[every_source]].concat()).await;
         } else {
             let manifest = file("source-ranges");
             scene.bed.run(&["apply", "-f", &manifest]).await;

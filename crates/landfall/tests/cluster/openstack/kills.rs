@@ -1,6 +1,6 @@
-//! The controller is killed at random moments, as by `kill -9`, on the real OpenStack. Whoever
-//! starts next brings everything to the end that an undisturbed one would have come to, leaks
-//! nothing, and touches nothing of others.
+//! The controller is killed at random moments, as by `kill -9`, on the real OpenStack. The next one
+//! brings everything to the end that an undisturbed one would have come to, leaks nothing, and
+//! touches nothing of others.
 //!
 //! `LANDFALL_KILLS=100` goes on until there were that many kills. What a run is to do stands at its
 //! beginning: `LANDFALL_SEED=N` does it again, as far as real time allows.
@@ -44,11 +44,11 @@ const ROUND: [Act; 7] = [
     Act::Delete,
 ];
 
-/// Both layouts of security groups get their turn.
+/// Both layouts of security groups, in turn.
 const LAYOUTS: [&str; 2] = ["perService", "perCluster"];
 
-/// What stands in the project beside ours, and is nobody's to touch.
-struct Strangers {
+/// Objects of another owner in the project, which must not be touched.
+struct ForeignObjects {
     balancer: Value,
     listener: Value,
     pool: Value,
@@ -56,9 +56,9 @@ struct Strangers {
     group: Value,
 }
 
-/// What is wished for.
+/// What the Services ask for.
 #[derive(Default)]
-struct Wishes {
+struct Specs {
     /// The ports of each Service that is there.
     ports: BTreeMap<&'static str, Vec<u16>>,
     /// Milliseconds, of the first one.
@@ -69,11 +69,11 @@ struct Wishes {
 
 struct Story {
     scene: Scene,
-    foreign_objects: Strangers,
+    foreign_objects: ForeignObjects,
     /// A floating IP that was made by hand, to be asked for.
     spare: Value,
     layout: &'static str,
-    specs: Wishes,
+    specs: Specs,
     dice: Dice,
     controller: Option<Replica>,
 }
@@ -121,14 +121,14 @@ impl Act {
 impl Story {
     async fn begin(dice: Dice) -> Self {
         let scene = Scene::open("kills").await;
-        let foreign_objects = Strangers::settle(&scene).await;
+        let foreign_objects = ForeignObjects::make(&scene).await;
         let spare = floating_ip(&scene, &json!({"description": "spare"})).await;
         Self {
             scene,
             foreign_objects,
             spare,
             layout: LAYOUTS[0],
-            specs: Wishes::default(),
+            specs: Specs::default(),
             dice,
             controller: None,
         }
@@ -201,7 +201,7 @@ impl Story {
     }
 
     /// Does it, kills the controller meanwhile, perhaps its successor, too, and waits until the
-    /// last one has done what is wished for. How often it killed.
+    /// last one has applied the specs. How often it killed.
     async fn kill_during(&mut self, act: Act) -> usize {
         let mut controller = match self.controller.take() {
             Some(controller) => controller,
@@ -256,7 +256,7 @@ impl Story {
         calls.iter().filter(|call| call.is_write()).count()
     }
 
-    /// Waits until everything is as wished.
+    /// Waits until everything is as the specs ask.
     async fn settle(&self, act: Act) {
         let began = Instant::now();
         loop {
@@ -269,7 +269,7 @@ impl Story {
         }
     }
 
-    /// What is not as wished.
+    /// What differs from the specs.
     async fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let picture = Picture::of(self.scene.project()).await;
@@ -307,7 +307,7 @@ impl Story {
             problems.push(format!("{} load balancers", own.len()));
             return;
         }
-        // One of each is the strangers'.
+        // One of each is of another owner.
         let (listeners, pools) = (picture.listeners.len() - 1, picture.pools.len() - 1);
         let wanted = self.specs.ports.values().map(Vec::len).sum::<usize>();
         if listeners != wanted || pools != wanted {
@@ -478,10 +478,10 @@ impl Story {
     }
 }
 
-// === impl Strangers ===
+// === impl ForeignObjects ===
 
-impl Strangers {
-    async fn settle(scene: &Scene) -> Self {
+impl ForeignObjects {
+    async fn make(scene: &Scene) -> Self {
         let project = scene.project();
         // As another cluster of our name in the same project would have it.
         let name = format!("kube_service_c1_{}_web", scene.bed.namespace);
@@ -540,7 +540,11 @@ impl Strangers {
             (group, &picture.groups),
         ] {
             let found = now.iter().find(|it| it["id"] == before["id"]);
-            assert_eq!(found, Some(before), "what is somebody else's was touched");
+            assert_eq!(
+                found,
+                Some(before),
+                "an object of another owner was touched"
+            );
         }
     }
 }

@@ -49,7 +49,7 @@ impl Picture {
         };
         for pool in &mut picture.pools {
             let path = format!("/v2/lbaas/pools/{}/members", word(pool, "id"));
-            // The pool may have gone meanwhile; whoever waits looks again.
+            // The pool may have gone meanwhile; a caller that waits reads again.
             let members = project.get(Service::LoadBalancer, &path).await;
             pool["members"] = members.map_or(Value::Null, |mut it| it["members"].take());
         }
@@ -63,7 +63,7 @@ impl Picture {
         picture
     }
 
-    /// How many objects somebody made who wanted a load balancer.
+    /// How many objects were made for load balancers.
     pub fn count(&self) -> usize {
         [
             &self.balancers,

@@ -1,4 +1,4 @@
-//! What can't be had from the real OpenStack is told in words that name it, and what works is left
+//! What can't be had from the real OpenStack is reported with its name, and what works is left
 //! alone.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::replica::landfall;
 /// No cloud has anything of this id.
 const NOWHERE: &str = "00000000-0000-4000-8000-00000000dead";
 
-/// A Service by its name, what it asks for, and what it is told.
+/// A Service by its name, what it asks for, and what is reported of it.
 type Refused<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str]);
 
 fn service(name: &str, annotations: &[(&str, &str)]) -> String {
@@ -63,9 +63,9 @@ async fn refused(scene: &Scene, conf: &str) -> String {
     said
 }
 
-async fn a_start_that_can_not_be_is_told(scene: &Scene) {
+async fn an_impossible_start_is_reported(scene: &Scene) {
     let project = scene.project();
-    let wrong = "no-password-of-anybody";
+    let wrong = "a-wrong-password";
     let conf = project.cloud_conf().replace(&project.password, wrong);
     let said = refused(scene, &conf).await;
     for part in [&project.auth_url, "401", "check user, password"] {
@@ -93,7 +93,7 @@ async fn theirs(project: &Project) -> Value {
     active.unwrap()
 }
 
-/// The first failure that is told of a Service.
+/// The first failure that is reported of a Service.
 async fn failure(scene: &Scene, name: &str) -> String {
     let began = Instant::now();
     loop {
@@ -108,9 +108,9 @@ async fn failure(scene: &Scene, name: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_is_told_and_what_works_is_left_alone() {
+async fn what_is_impossible_is_reported_and_what_works_is_left_alone() {
     let scene = Scene::open("refusals").await;
-    a_start_that_can_not_be_is_told(&scene).await;
+    an_impossible_start_is_reported(&scene).await;
     let other = Stack::shared().await.project("theirs").await.unwrap();
     let theirs = theirs(&other).await;
     let id = word(&theirs, "id");

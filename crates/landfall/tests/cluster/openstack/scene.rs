@@ -1,5 +1,5 @@
 //! A cluster on the real OpenStack of the test bed: nodes with ports in a project, and a controller
-//! that is told of it.
+//! that is configured for it.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Scene {
     /// The project goes; whatever is left in it, too.
     pub async fn close(mut self) {
         let project = self.project.take().and_then(Arc::into_inner);
-        let project = project.expect("no other looks at the project any more");
+        let project = project.expect("nothing else uses the project any more");
         project.delete().await.unwrap();
     }
 }

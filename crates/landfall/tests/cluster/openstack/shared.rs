@@ -72,7 +72,7 @@ impl Two {
             .await;
     }
 
-    /// Waits until a Service is told what is wrong with it: all of these; nothing: it is served.
+    /// Waits until the conditions of a Service report all of these; nothing: it is served.
     async fn reported(bed: &Bed, name: &str, parts: &[&str]) {
         let began = Instant::now();
         loop {
@@ -112,7 +112,7 @@ impl Two {
         text
     }
 
-    /// What the Service that shares is served by: ids, and who reaches it.
+    /// What the Service that shares is served by: ids, and the sources that reach it.
     async fn shared_part(&self) -> String {
         let picture = Picture::of(self.scene.project()).await;
         let listener = at(&picture.listeners, SHARED).expect("the shared port is served");
@@ -271,7 +271,7 @@ async fn what_another_cluster_of_the_same_name_uses_stays_untouched_and_served()
     let before = two.shared_part().await;
     let watch = Watch::over(two.scene.project());
 
-    // Internal on and off, for who shares and for the owner.
+    // Internal on and off, for the Service that shares and for the owner.
     Two::annotate(&two.guests, "guest", INTERNAL, Some("true")).await;
     Two::reported(&two.guests, "guest", &["can't share"]).await;
     Two::annotate(&two.scene.bed, "web", INTERNAL, Some("true")).await;

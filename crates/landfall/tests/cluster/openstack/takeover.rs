@@ -37,7 +37,7 @@ fn command(bed: &Bed, arguments: &[&str]) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_nobody_owns_is_an_orphan() {
+async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_no_service_owns_is_an_orphan() {
     let cloud = Simulated::start().await;
     let sim = &cloud.sim;
     let bed = Bed::open("shop").await;

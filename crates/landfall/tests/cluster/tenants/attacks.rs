@@ -18,8 +18,8 @@ pub const LIMITS: &str = "        addressesPerNamespace: 8\nlimits: {portsPerSer
 /// How it shows that an attack reached a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// A Service of the attacker is told so.
-    Told(&'static str),
+    /// It is the reason of a Service of the attacker.
+    Reported(&'static str),
     /// A number of the metrics rises.
     Counted(&'static str),
 }
@@ -28,7 +28,7 @@ pub enum Limit {
 pub fn limit(attack: &str) -> Option<Limit> {
     match attack {
         "60 Services" | "900 ports" | "3 Services of 300 ports" | "1,024 Secrets" => {
-            Some(Limit::Told("LimitReached"))
+            Some(Limit::Reported("LimitReached"))
         }
         "endless checks" => Some(Limit::Counted("landfall_checks_delayed_total")),
         "8 Services of 64 Secrets" => Some(Limit::Counted("landfall_secrets_refused")),

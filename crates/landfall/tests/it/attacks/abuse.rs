@@ -10,9 +10,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::backend::Backend;
 use crate::lab::Lab;
-use crate::look::at;
 use crate::manifest::{Svc, svc};
 use crate::requests::{Identity, tls_over};
+use crate::view::at;
 
 /// Between two attempts of one client, and between two pieces of a flood: clients that run in the
 /// test's own process are not to win by its processor time.

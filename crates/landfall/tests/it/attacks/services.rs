@@ -12,9 +12,9 @@ use super::victims::Holding;
 use crate::backend::Backend;
 use crate::client::{self, Talk};
 use crate::lab::{DEADLINE, LOOK, Lab};
-use crate::look::{at, find, health_of, is_ready, listener};
 use crate::manifest::{slice, svc};
 use crate::shortage::limited_to;
+use crate::view::{at, find, health_of, is_ready, listener};
 
 /// A Service that is edited and used while another tenant does its worst.
 struct Victim {
@@ -49,13 +49,13 @@ impl Victim {
     async fn is_unharmed(&mut self, lab: &Lab) {
         let target = self.target(lab).await;
         for _ in 0..5 {
-            assert_eq!(client::who(target).await.unwrap(), "victim");
+            assert_eq!(client::member(target).await.unwrap(), "victim");
         }
         self.port = if self.port == 8080 { 9090 } else { 8080 };
         self.write(lab);
         let target = SocketAddr::new(target.ip(), self.port);
         let began = Instant::now();
-        while client::who(target).await.is_err() {
+        while client::member(target).await.is_err() {
             assert!(began.elapsed() < DEADLINE, "the edit is not followed");
             tokio::time::sleep(LOOK).await;
         }
@@ -236,7 +236,7 @@ async fn services_that_change_without_end_hold_up_no_edit_of_another() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn annotations_and_slices_of_any_size_hold_up_nothing_and_are_told_briefly() {
+async fn annotations_and_slices_of_any_size_hold_up_nothing_and_are_reported_briefly() {
     let lab = Lab::new();
     let mut victim = Victim::set(&lab).await;
     let mut bombs = String::new();

@@ -16,9 +16,9 @@ use super::reached::sum;
 use super::victims::{Holding, Kind, Victims};
 use crate::client;
 use crate::lab::{DEADLINE, LOOK, Lab};
-use crate::look::{at, find};
 use crate::manifest::svc;
 use crate::shortage::limited_to;
+use crate::view::{at, find};
 
 /// Services whose clients stay within their limits.
 const SERVICES: usize = 200;
@@ -58,10 +58,10 @@ const DELAYED: &str = "landfall_checks_delayed_total";
 /// Members of the Service whose checks hang: more than half of the checks that may run at once.
 const HANGING: u8 = 200;
 
-/// How long it takes if nobody says otherwise, in seconds.
+/// How long it takes by default, in seconds.
 const SECONDS: u64 = 30;
 
-/// Says otherwise.
+/// Sets another duration.
 const VARIABLE: &str = "LANDFALL_SOAK_SECONDS";
 
 /// What clients within their limits saw.
@@ -276,7 +276,7 @@ async fn editor(lab: &Lab, tally: &Tally, victims: &Victims) {
                 let extra = victims.service("extra", Kind::Stream);
                 lab.write("extra.yaml", &extra.yaml());
                 let extra = lab.ready("default/extra").await;
-                let outcome = client::who(at(&extra, 8080)).await;
+                let outcome = client::member(at(&extra, 8080)).await;
                 tally.count(
                     "new",
                     Duration::ZERO,

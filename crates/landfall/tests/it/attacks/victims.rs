@@ -8,9 +8,9 @@ use super::abuse::connect;
 use crate::backend::Backend;
 use crate::client::{self, Browser, Talk};
 use crate::lab::Lab;
-use crate::look::at;
 use crate::manifest::{Svc, svc};
 use crate::requests::{Identity, tls_over};
+use crate::view::at;
 
 /// The name in the certificate.
 const NAME: &str = "victim.example";
@@ -155,7 +155,7 @@ impl Victims {
         match kind {
             Kind::Stream => {
                 let mut talk = Talk::from(source, target).await.map_err(failed)?;
-                said(&talk.say("who?").await.map_err(failed)?.name)
+                said(&talk.say("name").await.map_err(failed)?.name)
             }
             Kind::Http | Kind::Http2 => {
                 let stream = connect(source, target).await.map_err(failed)?;
@@ -177,13 +177,13 @@ impl Victims {
                 let stream = connect(source, target).await.map_err(failed)?;
                 let stream = tls_over(stream, NAME, &[&self.identity], &[]).await;
                 let mut talk = Talk::over(stream.map_err(failed)?);
-                said(&talk.say("who?").await.map_err(failed)?.name)
+                said(&talk.say("name").await.map_err(failed)?.name)
             }
             Kind::Datagrams => {
                 let socket = UdpSocket::bind((source, 0)).await.map_err(failed)?;
                 socket.connect(target).await.map_err(failed)?;
                 said(
-                    &client::exchange(&socket, "who?")
+                    &client::exchange(&socket, "name")
                         .await
                         .map_err(failed)?
                         .name,

@@ -38,7 +38,7 @@ fn a_time_is_a_row_of_numbers_with_units() {
 }
 
 #[test]
-fn a_number_without_a_unit_is_told_which_units_there_are() {
+fn the_reason_for_a_number_without_a_unit_lists_the_units() {
     assert_eq!(
         remedy(duration("30", Duration::ZERO..=A_DAY)),
         "write 30s for seconds or 30ms for milliseconds"
@@ -160,7 +160,7 @@ fn endpoints_carry_weights_and_backups() {
 }
 
 #[test]
-fn a_bad_endpoint_is_told_what_would_have_been_right() {
+fn the_reason_for_a_bad_endpoint_has_a_valid_example() {
     let reported = |text| remedy(endpoints(text));
     assert!(reported("web.example.org:80").contains("IP address"));
     assert!(reported("10.0.0.1").contains("10.0.0.1:8080"));

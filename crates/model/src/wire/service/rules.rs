@@ -53,7 +53,7 @@ impl ServiceSpec {
         }
     }
 
-    pub(super) fn judge_fields_of_load_balancers(&self, kind: Kind, findings: &mut Findings) {
+    pub(super) fn check_fields_of_load_balancers(&self, kind: Kind, findings: &mut Findings) {
         if let Some(class) = self
             .load_balancer_class
             .as_deref()
@@ -290,7 +290,7 @@ impl ServiceSpec {
         fields.collect()
     }
 
-    pub(super) fn judge_health_check_port(
+    pub(super) fn check_health_check_port(
         &self,
         kind: Kind,
         external_local: bool,

@@ -1,4 +1,4 @@
-//! What can be read of a Service whose JSON has another shape than the API promises: each field by
+//! What can be read of a Service whose JSON has another shape than the API specifies: each field by
 //! itself, so that one of them hides no other. Identity, finalizers and deletion come first:
 //! whatever else is wrong with an object, it can be let go of.
 

@@ -245,7 +245,7 @@ fn the_same_port_over_two_protocols_is_fine() {
 }
 
 #[test]
-fn each_broken_rule_is_told_with_its_field() {
+fn each_broken_rule_is_reported_with_its_field() {
     let one = json!([{"port": 80}]);
     let cases = [
         (json!({}), "spec.ports"),
@@ -380,7 +380,7 @@ fn each_broken_rule_is_told_with_its_field() {
 }
 
 #[test]
-fn all_errors_are_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let value = json!({
         "metadata": {"name": "Web", "namespace": "a.b", "labels": {"a b": "ok"},
             "annotations": {"x/y/z": ""}},

@@ -183,7 +183,9 @@ fn each_refusal_of_neutron_has_its_kind_and_name() {
 
 #[test]
 fn words_of_keystone_barbican_and_old_services_are_found() {
-    let keystone = r#"{"error": {"code": 401, "message": "The request you have made requires authentication.", "title": "Unauthorized"}}"#;
+    let keystone = r#"{"error": {"code": 401,
+        "message": "The request you have made requires authentication.",
+        "title": "Unauthorized"}}"#;
     let error = answer(401, keystone);
     assert_eq!(error.kind, ErrorKind::Unauthorized);
     assert_eq!(

@@ -19,7 +19,7 @@ use crate::plan::members::as_members;
 use crate::requests::{MonitorRequest, PoolRequest};
 use crate::target::{ListenerTimeouts, WantedMember, WantedMonitor, WantedPool};
 
-/// An Octavia that does at once what it is told, by its own rules.
+/// An Octavia that carries out each request at once, by its own rules.
 #[derive(Default)]
 struct Cloud {
     graph: Graph,
@@ -515,7 +515,7 @@ proptest! {
         }
     }
 
-    /// A controller that changes its mind halfway finds its way from there.
+    /// A plan for another spec begins from any state that a part of a plan left.
     #[test]
     fn from_halfway_it_becomes_what_is_wanted_then(
         first in wanted(),
@@ -533,9 +533,9 @@ proptest! {
     }
 
     /// Before 2.11 a batch says all that shall be in a pool. One that is too large for a request is
-    /// filled otherwise, and nobody who is as wanted goes meanwhile.
+    /// filled otherwise, and no member that is as wanted is removed meanwhile.
     #[test]
-    fn a_pool_too_large_for_a_request_is_filled_and_loses_nobody(
+    fn a_pool_too_large_for_a_request_is_filled_and_loses_no_member(
         specs in vec(wanted(), 1..4),
         minor in select(vec![10_u16, 27]),
         body_limit in 200_usize..400,

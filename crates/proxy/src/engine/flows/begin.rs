@@ -79,7 +79,7 @@ impl Flows {
         }
         let idle = millis(config.listener.timeouts.client_data).max(1);
         let raw_peer = RawAddress::new(peer);
-        let last_active = tools.now;
+        let now = tools.now;
         let mut note = listener.note(inbound.client);
         if let Some(note) = &mut note {
             note.facts().member = Some(lease.address());
@@ -92,10 +92,10 @@ impl Flows {
             listener,
             lease,
             idle,
-            last_active,
+            last_active: now,
             source,
             client: inbound.client,
-            began: last_active,
+            began: now,
             note,
             place: place_in_gate,
         };

@@ -126,7 +126,7 @@ async fn flows_of_a_service_within_its_minimum_do_not_make_room_for_others() {
 }
 
 #[tokio::test]
-async fn a_sweep_looks_at_the_flows_of_one_listener_and_closing_forgets_them() {
+async fn a_sweep_checks_the_flows_of_one_listener_and_closing_forgets_them() {
     let mut scene = Scene::new(256);
     let (first, second) = (scene.open("first"), scene.open("second"));
     for port in [first, first, second] {

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_had_its_share_is_read_again_after_others() {
+    fn a_connection_that_had_its_share_is_read_again_after_others() {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let context = Context::from_waker(&waker);

@@ -191,7 +191,7 @@ async fn members_follow_their_backends_down_and_up_again() {
     scene.until_health(&[Health::Up, Health::Down]).await;
     assert!(
         scene.changes.has_changed().unwrap(),
-        "the control plane hears of it"
+        "the control plane is notified"
     );
     assert_eq!(scene.members()[1].2, "HTTP 503, expected 200");
     let client = "127.0.0.1:5000".parse().unwrap();
@@ -217,11 +217,11 @@ async fn a_member_that_is_dead_from_the_start_is_out_after_one_check() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let patient = Monitor {
+    let hourly = Monitor {
         delay: Duration::from_secs(3600),
         ..quick(Check::Tcp)
     };
-    let scene = Scene::start(&configuration(Protocol::Tcp, Some(patient), &[dead]));
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(hourly), &[dead]));
     scene.until_health(&[Health::Down]).await;
     assert_eq!(scene.members()[0].2, "connection refused");
     assert!(
@@ -234,7 +234,7 @@ async fn a_member_that_is_dead_from_the_start_is_out_after_one_check() {
 }
 
 #[tokio::test]
-async fn a_silent_backend_is_told_from_a_closed_one() {
+async fn a_silent_member_is_distinguished_from_a_closed_one() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let members = [silent.local_addr().unwrap()];
     let hasty = Monitor {
@@ -253,25 +253,25 @@ async fn a_silent_backend_is_told_from_a_closed_one() {
 #[tokio::test]
 async fn a_changed_pool_keeps_what_is_known_and_checks_new_members_at_once() {
     let (first, second) = (Backend::start(500), Backend::start(200));
-    let patient = Monitor {
+    let hourly = Monitor {
         delay: Duration::from_secs(3600),
         ..http("/")
     };
     let scene = Scene::start(&configuration(
         Protocol::Tcp,
-        Some(patient.clone()),
+        Some(hourly.clone()),
         &[first.address],
     ));
     scene.until_health(&[Health::Down]).await;
 
     let both = [first.address, second.address];
-    scene.apply(&configuration(Protocol::Tcp, Some(patient.clone()), &both));
+    scene.apply(&configuration(Protocol::Tcp, Some(hourly.clone()), &both));
     scene.until_health(&[Health::Down, Health::Up]).await;
     assert_eq!((first.asked(), second.asked()), (1, 1));
 
     scene.apply(&configuration(
         Protocol::Tcp,
-        Some(patient),
+        Some(hourly),
         &[second.address],
     ));
     scene.until_health(&[Health::Up]).await;
@@ -279,7 +279,7 @@ async fn a_changed_pool_keeps_what_is_known_and_checks_new_members_at_once() {
 }
 
 #[tokio::test]
-async fn without_a_monitor_members_are_up_and_nobody_asks_them() {
+async fn without_a_monitor_members_are_up_and_never_checked() {
     let backend = Backend::start(500);
     let members = [backend.address];
     let scene = Scene::start(&configuration(Protocol::Tcp, Some(http("/")), &members));
@@ -294,11 +294,11 @@ async fn without_a_monitor_members_are_up_and_nobody_asks_them() {
         .await;
 
     backend.answer(200);
-    let patient = Monitor {
+    let hourly = Monitor {
         delay: Duration::from_secs(3600),
         ..http("/")
     };
-    scene.apply(&configuration(Protocol::Tcp, Some(patient), &members));
+    scene.apply(&configuration(Protocol::Tcp, Some(hourly), &members));
     scene
         .until("asked once more", |members| members[0].2 == "HTTP 200")
         .await;
@@ -441,7 +441,7 @@ async fn checks_that_never_end_do_not_hold_up_those_of_another_service() {
 fn strict() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (sender, last_active) = std::sync::mpsc::channel();
+    let (sender, requests) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
@@ -459,7 +459,7 @@ fn strict() -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
             let _ = sender.send(got);
         }
     });
-    (address, last_active)
+    (address, requests)
 }
 
 #[tokio::test]
@@ -472,14 +472,14 @@ async fn members_that_expect_a_proxy_header_get_one_from_monitors() {
         (ProxyProtocol::V2, &local[..]),
     ];
     for (version, header) in versions {
-        let (address, last_active) = strict();
+        let (address, requests) = strict();
         let mut config = configuration(Protocol::Tcp, Some(http("/")), &[address]);
         config.pool.proxy_protocol = Some(version);
         let scene = Scene::start(&config);
         scene.until_health(&[Health::Up]).await;
         let expected = [header, b"GET / HTTP/1.1\r\n"].concat();
         assert!(
-            last_active.recv().unwrap().starts_with(&expected),
+            requests.recv().unwrap().starts_with(&expected),
             "{version:?}"
         );
     }

@@ -201,7 +201,7 @@ fn a_shorter_delay_takes_hold_at_once() {
 }
 
 #[test]
-fn another_question_keeps_health_but_is_asked_at_once_and_counts_anew() {
+fn another_question_keeps_health_but_is_asked_at_once_and_restarts_the_count() {
     let mut schedule = in_health(Health::Up, pace(1, 3));
     check(&mut schedule, Verdict::Bad);
     check(&mut schedule, Verdict::Bad);

@@ -80,7 +80,7 @@ fn look(wait: &mut Wait<'_>) -> Option<Result<Lease, Unavailable>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_wait_are_served_in_order_and_none_passes_them() {
+async fn clients_that_wait_are_served_in_order_and_none_overtakes_them() {
     let pool = pool(&full(&[1], 1));
     let held = pool.pick(CLIENT, &[]).unwrap();
     let mut waits: Vec<Wait<'_>> = (0..3)
@@ -216,7 +216,7 @@ fn a_member_that_fails_in_a_row_is_left_out_and_comes_back() {
     };
     let served = |now: Instant| {
         let mut ports: Vec<u16> = (0..12)
-            .map(|_| port(&pool.look_at(CLIENT, &[], || now).unwrap()))
+            .map(|_| port(&pool.look_with_clock(CLIENT, &[], || now).unwrap()))
             .collect();
         ports.sort_unstable();
         ports.dedup();
@@ -279,7 +279,7 @@ fn shares(pool: &PoolState, now: Instant) -> Vec<usize> {
     let mut counts = vec![0; pool.members().len()];
     for number in 0..1000 {
         let client = SocketAddr::new(CLIENT.ip(), 1 + number);
-        let lease = pool.look_at(client, &[], || now).unwrap();
+        let lease = pool.look_with_clock(client, &[], || now).unwrap();
         counts[usize::from(port(&lease))] += 1;
     }
     counts

@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told, and hears exactly what is said.
+//! A client that sends exactly the given bytes, and returns exactly what it receives.
 
 use std::net::SocketAddr;
 

@@ -281,7 +281,7 @@ pub fn certificates(name: &str) -> Certificates {
     })])
 }
 
-/// A TLS connection that offers these protocols, and trusts anybody.
+/// A TLS connection that offers these protocols, and trusts any certificate.
 pub async fn tls(address: SocketAddr, protocols: &[&str]) -> TlsStream<TcpStream> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())

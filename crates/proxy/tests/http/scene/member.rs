@@ -81,7 +81,7 @@ impl Server {
         .await
     }
 
-    /// Answers every request with these bytes, and then ends the connection if told to.
+    /// Answers every request with these bytes, and then ends the connection if asked to.
     pub async fn fixed(answer: impl Into<Vec<u8>>, close: bool) -> Self {
         let answer: Vec<u8> = answer.into();
         Self::start(move |mut conversation| {

@@ -79,8 +79,8 @@ impl Scene {
         listener.pool.members = members.iter().copied().map(Member::new).collect();
         change(&mut listener);
         loop {
-            // Somebody else may take the port between this and the listener.
-            let address = nobody();
+            // Another program may take the port between this and the listener.
+            let address = closed_address();
             listener.key.port = NonZeroU16::new(address.port()).unwrap();
             match proxy.apply(id(&listener), &owner(), &listener).await {
                 Ok(_) => {
@@ -151,8 +151,8 @@ fn owner() -> Owner {
     }
 }
 
-/// An address of this machine on which nobody listens.
-pub fn nobody() -> SocketAddr {
+/// An address of this machine on which nothing listens.
+pub fn closed_address() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

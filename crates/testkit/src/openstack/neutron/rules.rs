@@ -163,9 +163,9 @@ fn validate(world: &World, ask: &Ask<'_>, given: &Value) -> Result<Row, Reply> {
         row.entry(key).or_insert(Value::Null);
     }
     let rules = world.rules_by_group.get(&group).into_iter().flatten();
-    let twin = rules.filter_map(|id| Some((id, world.rules.get(id)?)));
-    let mut twins = twin.filter(|(_, have)| same(have, &row));
-    if let Some((id, _)) = twins.next() {
+    let rows = rules.filter_map(|id| Some((id, world.rules.get(id)?)));
+    let mut duplicates = rows.filter(|(_, have)| same(have, &row));
+    if let Some((id, _)) = duplicates.next() {
         let text = format!("Security group rule already exists. Rule id is {id}.");
         return Err(Reply::network(409, "SecurityGroupRuleExists", text));
     }

@@ -1,4 +1,4 @@
-//! What nobody writes by accident, and what must never happen whatever is written.
+//! What no user writes by accident, and what must never happen whatever is written.
 
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ fn what_is_nested_too_deep_is_refused() {
 }
 
 #[test]
-fn a_megabyte_of_junk_is_told_in_few_words() {
+fn a_megabyte_of_junk_is_reported_briefly() {
     let texts = [
         "x".repeat(1 << 20),
         "}{".repeat(1 << 19),
@@ -97,7 +97,7 @@ fn what_a_secret_holds_is_never_quoted() {
 }
 
 #[test]
-fn a_file_of_mistakes_tells_a_hundred_and_how_many_more() {
+fn a_file_of_mistakes_reports_a_hundred_and_how_many_more() {
     let text: String = (0..300).map(|_| "---\nkind: Service\n").collect();
     let content = content(&text);
     assert_eq!(content.reasons.len(), REASONS_LIMIT + 1);

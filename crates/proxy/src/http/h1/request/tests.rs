@@ -339,7 +339,7 @@ fn what_is_not_http_is_refused() {
 }
 
 #[test]
-fn the_connection_goes_on_as_the_version_says_unless_told_otherwise() {
+fn the_connection_goes_on_as_the_version_says_unless_a_field_says_otherwise() {
     for (version, fields, keep) in [
         ("1.1", "", true),
         ("1.1", "Connection: close\r\n", false),

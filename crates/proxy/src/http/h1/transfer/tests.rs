@@ -195,7 +195,7 @@ async fn a_body_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
-async fn it_tells_which_end_it_waits_for() {
+async fn it_reports_which_end_it_waits_for() {
     let mut source = Slow {
         closed: false,
         ..Slow::new(b"he", 9)

@@ -1,4 +1,4 @@
-//! Looking at what an instance says of itself.
+//! Reads from the view that an instance gives of itself.
 
 use std::net::SocketAddr;
 
