@@ -245,15 +245,6 @@ impl Proxy {
         is_theirs && self.close_now(id).await
     }
 
-    /// Closes all listeners, as [`Self::close`] does.
-    pub async fn close_all(&self) {
-        let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
-        for id in ids {
-            let _one_at_a_time = self.turns.of(id).await;
-            self.close_now(id).await;
-        }
-    }
-
     /// Closes all listeners, gives connections `grace` to end, and ends the workers. Gives up at
     /// once where a worker is broken, which would not follow.
     pub async fn shutdown(&self, grace: Duration) {
@@ -324,9 +315,11 @@ impl Proxy {
                         .or_else(|error| self.beside(error, || listen::more_tcp(address, count))),
                     _ => listen::more_tcp(address, missing),
                 };
-                let adopted = adopted.into_iter().map(TcpListener::from);
-                let sockets = adopted.chain(more.map_err(failed)?);
-                sockets.map(Opening::Tcp).collect()
+                let adopted = adopted.into_iter().map(|it| Opening::Tcp(it.into(), true));
+                let more = more.map_err(failed)?.into_iter();
+                adopted
+                    .chain(more.map(|it| Opening::Tcp(it, false)))
+                    .collect()
             }
             Protocol::Udp => {
                 let more = match adopted.len() {
@@ -345,7 +338,9 @@ impl Proxy {
         for (worker, opening) in self.workers.iter().cycle().zip(commands) {
             let (done, answer) = oneshot::channel();
             let command = match opening {
-                Opening::Tcp(socket) => Command::OpenTcp(state.clone(), socket, done),
+                Opening::Tcp(socket, shared) => {
+                    Command::OpenTcp(state.clone(), socket, shared, done)
+                }
                 Opening::Udp(socket) => Command::OpenUdp(state.clone(), socket, done),
             };
             // The answer does not come either if the worker is gone.
@@ -425,7 +420,8 @@ impl Drop for Proxy {
 
 /// A socket on its way to a worker.
 enum Opening {
-    Tcp(TcpListener),
+    /// With whether another process may have it, too.
+    Tcp(TcpListener, bool),
     Udp(UdpSocket),
 }
 

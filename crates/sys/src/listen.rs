@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 use crate::routes;
 
@@ -26,6 +26,26 @@ pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
 /// one of the two closes its own.
 pub fn more_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     (0..count).map(|_| one_tcp(address, true)).collect()
+}
+
+/// Begins no more handshakes on a listening socket: the kernel drops SYN segments, which their
+/// clients send again after a second (RFC 6298, section 2) and which then reach the sockets that
+/// listen on the port at that time. Handshakes under way end, and what waits in the queue stays.
+/// Affects every copy of the socket, also those of other processes.
+pub fn end_handshakes(socket: &TcpListener) -> io::Result<()> {
+    // Instructions of the kernel's classic BPF, applied to the TCP header: of SYN and ACK in byte
+    // 13, only SYN is set.
+    const LOAD_BYTE: u16 = 0x30;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    SockRef::from(socket).attach_filter(&[
+        SockFilter::new(LOAD_BYTE, 0, 0, 13),
+        SockFilter::new(AND, 0, 0, 0x12),
+        SockFilter::new(JUMP_IF_EQUAL, 0, 1, 0x02),
+        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ])
 }
 
 fn one_tcp(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
@@ -106,6 +126,9 @@ fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -140,6 +163,24 @@ mod tests {
         assert_eq!(accepted, 1);
         let (address, _mine) = free_port(|address| udp(address, 2));
         assert_eq!(more_udp(address, 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_socket_that_begins_no_handshakes_gives_what_waits_and_leaves_the_rest_to_others() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let mine = tcp(address.parse().unwrap(), 1).unwrap().remove(0);
+            let address = mine.local_addr().unwrap();
+            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(100));
+            let _waits = connect().unwrap();
+            end_handshakes(&mine).unwrap();
+            assert_eq!(connect().unwrap_err().kind(), io::ErrorKind::TimedOut);
+            mine.accept().unwrap();
+            let beside = more_tcp(address, 1).unwrap().remove(0);
+            let comes = std::thread::spawn(move || TcpStream::connect(address).unwrap());
+            drop(mine);
+            let _client = comes.join().unwrap();
+            beside.accept().unwrap();
+        }
     }
 
     #[test]

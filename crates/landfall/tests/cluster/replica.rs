@@ -56,7 +56,7 @@ impl Replica {
         let child = landfall(bed.cluster.directory())
             .args(command)
             .args(["--kubeconfig", text(kubeconfig)])
-            .args(["--admin", &admin.to_string(), "--grace", "1"])
+            .args(["--admin", &admin.to_string(), "--grace", "2"])
             .args(arguments)
             .env("HOSTNAME", name)
             .stderr(file)

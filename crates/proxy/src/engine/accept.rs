@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use landfall_model::listener::Mode;
 use landfall_sys::epoll::Watch;
+use landfall_sys::listen;
 use landfall_sys::stream::Stream;
 
 use super::connection::Connection;
@@ -41,6 +42,8 @@ pub(super) struct Acceptor {
     /// Shared by the HTTP connections of this listener on this worker.
     front: Option<Arc<Front>>,
     paused: bool,
+    /// Whether another process has, or may have, a copy of the socket.
+    shared: bool,
 }
 
 impl Engine {
@@ -48,12 +51,14 @@ impl Engine {
         &mut self,
         listener: Arc<ListenerState>,
         socket: TcpListener,
+        shared: bool,
     ) -> io::Result<()> {
         let acceptor = Acceptor {
             socket,
             listener,
             front: None,
             paused: false,
+            shared,
         };
         let id = acceptor.listener.id();
         let key = self.acceptors.insert_with(|_| acceptor);
@@ -71,6 +76,19 @@ impl Engine {
             self.acceptors_by_id.entry(id).or_default().push(key);
         }
         added
+    }
+
+    /// Begins no more handshakes with clients of a listener, where that takes nothing from another
+    /// process.
+    pub(super) fn end_handshakes(&mut self, id: ListenerId) {
+        for key in self.acceptors_by_id.get(&id).into_iter().flatten() {
+            if let Some(acceptor) = self.acceptors.get_mut(*key)
+                && !acceptor.shared
+                && let Err(error) = listen::end_handshakes(&acceptor.socket)
+            {
+                tracing::debug!(listener = %id, %error, "handshakes go on until the socket closes");
+            }
+        }
     }
 
     /// Closes the sockets of a listener. Clients in their queue already are accepted first.
@@ -94,6 +112,7 @@ impl Engine {
         let keys = self.acceptors.keys_where(|_| true);
         let copies = keys.into_iter().filter_map(|key| {
             let acceptor = self.acceptors.get_mut(key)?;
+            acceptor.shared = true;
             Some(copy(acceptor.listener.id(), &acceptor.socket))
         });
         copies.collect()

@@ -72,10 +72,11 @@ const COARSENESS: u64 = 10;
 /// A command to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Accept connections of a listener.
+    /// Accept connections of a listener, on a socket that another process may have, too.
     OpenTcp(
         Arc<ListenerState>,
         TcpListener,
+        bool,
         oneshot::Sender<io::Result<()>>,
     ),
     /// Serve datagrams of a listener.
@@ -84,6 +85,8 @@ pub(crate) enum Command {
         UdpSocket,
         oneshot::Sender<io::Result<()>>,
     ),
+    /// Leave new handshakes to other sockets on a listener's port; those under way end.
+    EndHandshakes(ListenerId, oneshot::Sender<()>),
     /// Close a listener's socket, after taking the connections that wait. Connections go on.
     Close(ListenerId, oneshot::Sender<()>),
     /// Leave a listener's sockets, with all that waits in them, to the process that has copies of
@@ -396,13 +399,17 @@ impl Engine {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::OpenTcp(listener, socket, done) => {
-                let opened = self.open_acceptor(listener, socket);
+            Command::OpenTcp(listener, socket, shared, done) => {
+                let opened = self.open_acceptor(listener, socket, shared);
                 // The receiver is gone only when the proxy itself is.
                 let _ = done.send(opened);
             }
             Command::OpenUdp(listener, socket, done) => {
                 let _ = done.send(self.flows.open(listener, socket, &self.tools));
+            }
+            Command::EndHandshakes(id, done) => {
+                self.end_handshakes(id);
+                let _ = done.send(());
             }
             Command::Close(id, done) => {
                 self.close_acceptors(id);

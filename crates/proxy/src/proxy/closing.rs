@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use landfall_model::Protocol;
 use tokio::sync::oneshot;
 
 use super::{Proxy, lock};
@@ -11,13 +12,36 @@ use crate::identity::ListenerId;
 use crate::listener::ListenerState;
 use crate::worker::Worker;
 
+/// How long clients get to end a handshake before their listener closes.
+const HANDSHAKES: Duration = Duration::from_millis(100);
+
+/// How many listeners close together, so that none keeps clients waiting for long before it does.
+const CLOSED_AT_ONCE: usize = 1024;
+
 impl Proxy {
-    pub(super) async fn shut_down(&self, grace: Duration) {
+    /// Closes all listeners, as [`Self::close`] does, and fails no client on its way to another
+    /// process that serves on the same ports: handshakes under way get 0.1 s to end, and
+    /// later ones are the other's.
+    pub async fn close_all(&self) {
         let ids: Vec<ListenerId> = self.listeners().keys().copied().collect();
-        for id in ids {
-            let _one_at_a_time = self.turns.of(id).await;
-            self.close_now(id).await;
+        for ids in ids.chunks(CLOSED_AT_ONCE) {
+            let mut any = false;
+            for id in ids.iter().filter(|id| id.key.protocol == Protocol::Tcp) {
+                self.report_all(*id, Command::EndHandshakes).await;
+                any = true;
+            }
+            if any {
+                tokio::time::sleep(HANDSHAKES).await;
+            }
+            for id in ids {
+                let _one_at_a_time = self.turns.of(*id).await;
+                self.close_now(*id).await;
+            }
         }
+    }
+
+    pub(super) async fn shut_down(&self, grace: Duration) {
+        self.close_all().await;
         self.end(grace).await;
     }
 

@@ -1,6 +1,8 @@
 //! Listening sockets pass from one data plane to another, as from one process to the next.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use landfall_model::Protocol;
@@ -81,6 +83,43 @@ async fn what_fails_to_take_over_takes_nothing_along() {
             echo(&mut connect(scene.address()).await, b"still here").await;
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_client_fails_while_replicas_serve_one_after_the_other_on_the_same_port() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    let (address, wanted) = (scene.address(), listener(&scene, &server));
+    let done = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let done = done.clone();
+            tokio::spawn(async move {
+                let mut answers = 0;
+                while !done.load(Ordering::Relaxed) {
+                    echo(&mut connect(address).await, b"on").await;
+                    answers += 1;
+                }
+                answers
+            })
+        })
+        .collect();
+    let mut current = scene.proxy;
+    for _ in 0..20 {
+        let config = ProxyConfig {
+            beside: true,
+            ..ProxyConfig::default()
+        };
+        let next = Proxy::start(config).unwrap();
+        next.apply(scene.id, &owner(), &wanted).await.unwrap();
+        in_time(current.shutdown(GRACE)).await;
+        current = next;
+    }
+    done.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(in_time(client).await.unwrap() > 0);
+    }
+    current.shutdown(Duration::ZERO).await;
 }
 
 #[tokio::test]
