@@ -12,8 +12,9 @@
 //!  follower             └─seen──────────────────────lease duration│ may acquire
 //! ```
 //!
-//! A record that is not there says nothing: its holder may not have noticed yet, and puts it back.
-//! Any other replica that makes one has to hold it for a whole Lease before it leads. Time during
+//! A record that was deleted says nothing: its holder may not have noticed yet, and puts it back. A
+//! replica that has never seen one makes it at once. Each that makes one and did not lead before
+//! has to hold it before it leads, until a leader of before would have stopped. Time during
 //! which a replica saw nothing of the record counts for no one: after an outage of the API server
 //! the leader of before goes on.
 //!
@@ -75,6 +76,8 @@ pub struct ReplicaView<'a> {
     pub record: Option<&'a Record>,
     /// When the record was first seen as it is.
     pub seen_at: Instant,
+    /// Whether there was no record whenever this process looked.
+    pub never_seen: bool,
     /// If it leads: when it asked for the renewal that succeeded last.
     pub renewed_at: Option<Instant>,
     /// Whether the last check of the record came to nothing.
@@ -91,6 +94,7 @@ pub struct Observation<T> {
     /// When the last look was answered; `None`: the last one was not, or there was none.
     answered_at: Option<Instant>,
     blind: bool,
+    never_seen: bool,
 }
 
 /// What a replica does with the Services.
@@ -186,6 +190,12 @@ impl Times {
         }
     }
 
+    /// How long another replica may still lead whose record is gone: its renew deadline, with clocks
+    /// that run unevenly by a tenth each way.
+    fn foreign_deadline(&self) -> Duration {
+        self.renew_deadline * 5 / 4
+    }
+
     /// Says what is wrong with these times.
     ///
     /// # Errors
@@ -259,7 +269,11 @@ pub fn decide(standing: &ReplicaView<'_>, times: &Times, now: Instant) -> Decisi
         Some(record) if record.holder == standing.identity && !record.unproven => {
             return Decision::Acquire;
         }
+        Some(record) if record.holder == standing.identity => {
+            standing.seen_at + times.foreign_deadline()
+        }
         Some(record) => standing.seen_at + record.lease.min(LONGEST_LEASE).max(times.lease),
+        None if standing.never_seen => now,
         // Its holder may not have noticed yet.
         None => standing.seen_at + times.renew_deadline,
     };
@@ -357,6 +371,7 @@ impl<T> Observation<T> {
             seen_at: now,
             answered_at: None,
             blind: true,
+            never_seen: true,
         }
     }
 
@@ -368,6 +383,11 @@ impl<T> Observation<T> {
     /// Since when it is as it was seen, as far as that was watched.
     pub fn since(&self) -> Instant {
         self.seen_at
+    }
+
+    /// Whether no look found anything.
+    pub fn has_never_seen(&self) -> bool {
+        self.never_seen
     }
 
     /// Whether the last look came to nothing.
@@ -384,6 +404,7 @@ impl<T> Observation<T> {
         if !same || !watched {
             self.seen_at = now;
         }
+        self.never_seen &= found.is_none();
         self.seen = found;
         self.answered_at = Some(now);
         self.blind = false;

@@ -40,6 +40,7 @@ fn decided_if(record: Option<&Record>, renewed: Option<u64>, now: u64, blind: bo
         identity: "me",
         record,
         seen_at: begin,
+        never_seen: false,
         renewed_at: renewed.map(|at| begin + seconds(at)),
         blind,
         able: true,
@@ -102,6 +103,7 @@ fn a_lease_of_our_own_that_is_longer_than_any_that_is_believed_holds() {
         identity: "me",
         record: Some(&record),
         seen_at: begin(),
+        never_seen: false,
         renewed_at: None,
         blind: false,
         able: true,
@@ -121,12 +123,35 @@ fn a_lease_that_is_not_there_is_waited_for_since_its_holder_may_not_know() {
 }
 
 #[test]
+fn a_lease_that_was_never_there_is_made_at_once() {
+    let view = |blind| ReplicaView {
+        identity: "me",
+        record: None,
+        seen_at: begin(),
+        never_seen: true,
+        renewed_at: None,
+        blind,
+        able: true,
+    };
+    assert_eq!(decide(&view(false), &TIMES, begin()), Decision::Acquire);
+    let later = Decision::Wait(begin() + TIMES.retry);
+    assert_eq!(decide(&view(true), &TIMES, begin()), later);
+    let mut sight = Observation::new(begin());
+    sight.take(None, true, &TIMES, begin());
+    assert!(sight.has_never_seen());
+    sight.take(Some(()), false, &TIMES, begin());
+    sight.take(None, false, &TIMES, begin());
+    assert!(!sight.has_never_seen());
+}
+
+#[test]
 fn a_lease_that_a_replica_made_itself_is_held_for_a_while_before_it_leads() {
     let made = made_by("me");
-    let ends = Decision::Wait(begin() + seconds(15));
+    // A quarter longer than the renew deadline: clocks run unevenly.
+    let ends = Decision::Wait(begin() + Duration::from_millis(12_500));
     assert_eq!(decided(Some(&made), None, 0), ends);
-    assert_eq!(decided(Some(&made), None, 14), ends);
-    assert_eq!(decided(Some(&made), None, 15), Decision::Acquire);
+    assert_eq!(decided(Some(&made), None, 12), ends);
+    assert_eq!(decided(Some(&made), None, 13), Decision::Acquire);
     // The leader of before has put it back.
     assert_eq!(decided(Some(&made), Some(4), 6), Decision::Renew);
 }
@@ -146,6 +171,7 @@ fn a_replica_that_is_not_able_takes_nothing_and_gives_up_what_it_holds() {
             identity: "me",
             record,
             seen_at: begin(),
+            never_seen: false,
             renewed_at: renewed.map(|at| begin() + seconds(at)),
             blind: false,
             able: false,
@@ -234,6 +260,7 @@ fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be
             identity: "other",
             record: Some(&unchanged),
             seen_at: at(60) + times.retry / 2,
+            never_seen: false,
             renewed_at: None,
             blind: false,
             able: true,
@@ -528,20 +555,22 @@ struct Chance {
     back: u64,
     lost: bool,
     deleted: bool,
+    restarted: bool,
 }
 
 fn chance() -> impl Strategy<Value = Chance> {
     let pause = prop_oneof![20 => Just(0u64), 1 => 0..60_000u64];
     let latency = || prop_oneof![8 => 0..300u64, 2 => 0..14_000u64];
-    let (lost, deleted) = (prop::bool::weighted(0.1), prop::bool::weighted(0.02));
-    (pause, latency(), latency(), lost, deleted).prop_map(|(pause, there, back, lost, deleted)| {
-        Chance {
-            pause,
-            there,
-            back,
-            lost,
-            deleted,
-        }
+    let lost = prop::bool::weighted(0.1);
+    let (deleted, restarted) = (prop::bool::weighted(0.04), prop::bool::weighted(0.04));
+    let all = (pause, latency(), latency(), lost, deleted, restarted);
+    all.prop_map(|(pause, there, back, lost, deleted, restarted)| Chance {
+        pause,
+        there,
+        back,
+        lost,
+        deleted,
+        restarted,
     })
 }
 
@@ -576,6 +605,7 @@ impl Replica {
             identity: &self.name,
             record: self.sight.seen().map(|it| &it.0),
             seen_at: self.sight.since(),
+            never_seen: self.sight.has_never_seen(),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
             able: true,
@@ -603,8 +633,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Whatever the delays, losses and pauses, and although clocks run unevenly, and the record is
-    /// deleted now and then, no two replicas would write at the same moment; and without trouble
-    /// one of them does.
+    /// deleted and replicas are restarted now and then, no two replicas would write at the same
+    /// moment; and without trouble one of them does.
     #[test]
     fn never_two_would_write_at_the_same_time(
         rates in proptest::collection::vec(900u64..1100, 2..5),
@@ -613,6 +643,7 @@ proptest! {
         const TICK: u64 = 250;
         let mut server: Stored = Some((held_by(""), 1));
         let mut versions = 1;
+        let mut lives = rates.len();
         let mut replicas: Vec<Replica> = rates
             .iter()
             .enumerate()
@@ -651,10 +682,17 @@ proptest! {
                 if replica.paused_until > now {
                     continue;
                 }
-                let none = Chance { pause: 0, there: 10, back: 10, lost: false, deleted: false };
+                let none = Chance { pause: 0, there: 10, back: 10, lost: false, deleted: false, restarted: false };
                 let chance = if tick % 4 == 0 { chances.next().unwrap_or(none) } else { none };
                 if chance.deleted {
                     server = None;
+                }
+                if chance.restarted {
+                    lives += 1;
+                    replica.name = format!("replica-{lives}");
+                    replica.sight = Observation::new(replica.clock(now));
+                    replica.renewed_at = None;
+                    replica.request = None;
                 }
                 if chance.pause > 0 {
                     replica.paused_until = now + chance.pause;

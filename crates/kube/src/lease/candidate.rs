@@ -136,6 +136,7 @@ impl Candidate {
             identity: &self.config.identity,
             record: self.record(),
             seen_at: self.sight.since(),
+            never_seen: self.sight.has_never_seen(),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
             able: *self.able.borrow(),
