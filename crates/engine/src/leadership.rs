@@ -165,8 +165,8 @@ impl Times {
         }
     }
 
-    /// How long another replica may still lead whose record is gone: its renew deadline, with clocks
-    /// that run unevenly by a tenth each way.
+    /// How long another replica may still lead whose record is gone: its renew deadline, with
+    /// clocks that run unevenly by a tenth each way.
     fn foreign_deadline(&self) -> Duration {
         self.renew_deadline * 5 / 4
     }

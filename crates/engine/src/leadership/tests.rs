@@ -558,6 +558,18 @@ struct Chance {
     restarted: bool,
 }
 
+impl Chance {
+    /// A tick in which everything goes well.
+    const NONE: Self = Self {
+        pause: 0,
+        there: 10,
+        back: 10,
+        lost: false,
+        deleted: false,
+        restarted: false,
+    };
+}
+
 fn chance() -> impl Strategy<Value = Chance> {
     let pause = prop_oneof![20 => Just(0u64), 1 => 0..60_000u64];
     let latency = || prop_oneof![8 => 0..300u64, 2 => 0..14_000u64];
@@ -682,8 +694,8 @@ proptest! {
                 if replica.paused_until > now {
                     continue;
                 }
-                let none = Chance { pause: 0, there: 10, back: 10, lost: false, deleted: false, restarted: false };
-                let chance = if tick % 4 == 0 { chances.next().unwrap_or(none) } else { none };
+                let chance = if tick % 4 == 0 { chances.next() } else { None };
+                let chance = chance.unwrap_or(Chance::NONE);
                 if chance.deleted {
                     server = None;
                 }
