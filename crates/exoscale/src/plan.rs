@@ -8,6 +8,7 @@ use crate::objects::{
     UpdateLoadBalancer, UpdateService,
 };
 use crate::observed::{Observed, Refused};
+use crate::options;
 use crate::ownership::Owner;
 use crate::settings::Settings;
 use crate::step::{Change, Step};
@@ -84,6 +85,7 @@ pub(crate) fn decide(intent: &Intent, have: &Observed, settings: &Settings) -> O
         remarks,
         ..Decision::default()
     };
+    decision.given_id(intent, have);
     match &have.found {
         None => decision.create(&have.owner),
         Some(found) => decision.change(&have.owner, found, &have.refused),
@@ -135,6 +137,14 @@ fn removal(plan: &mut Plan<Change>, intent: &Intent, owner: &Owner, have: &LoadB
 // === impl Decision ===
 
 impl Decision {
+    /// Refuses an id that is none. Nothing is created for it: a person meant an NLB that is there.
+    fn given_id(&mut self, intent: &Intent, have: &Observed) {
+        let given = intent.extensions.exoscale.load_balancer.as_ref();
+        if let (Err(reason), None) = (options::id(given), &have.missing) {
+            self.refusals.push(*reason);
+        }
+    }
+
     fn create(&mut self, owner: &Owner) {
         if self.wanted.external {
             return;

@@ -107,7 +107,12 @@ async fn a_wrong_id_on_a_service_that_has_a_load_balancer_is_corrected() {
         rig.restart().await;
         assert_eq!((rig.nlb(), rig.published("web")), before);
         assert_eq!(rig.writes(), NOTHING);
-        assert_eq!(rig.annotation("id").as_deref(), before.0["id"].as_str());
+        let service = rig.cluster.service("web").unwrap();
+        let written = service.status.marks[key("id").as_str()].clone();
+        assert_eq!(written, before.0["id"].as_str().unwrap());
+        rig.edit("web", |row| row.ports[0].node_port = Some(number(31_000)))
+            .await;
+        assert_eq!(rig.service(80)["target-port"], 31_000);
     }
 }
 
@@ -151,18 +156,15 @@ async fn what_is_of_another_zone_does_not_exist_in_this_one() {
         said(&rig)
     );
     assert_eq!(rig.writes(), NOTHING);
-    rig.edit("web", |row| row.annotations.clear()).await;
-    assert!(rig.is_programmed());
-    rig.forget();
-    rig.edit("web", set(&[("id", nlb.as_str()), ("external", "true")]))
-        .await;
+    let mut rig = Rig::new();
+    let service = web().annotated(&key("external"), "true");
+    rig.apply(service.annotated(&key("id"), &nlb)).await;
     assert!(
-        rig.refusal().contains("no such load balancer"),
+        said(&rig).contains("no such load balancer"),
         "{}",
-        rig.refusal()
+        said(&rig)
     );
     assert_eq!(rig.writes(), NOTHING);
-    assert_eq!(rig.ports(), [80]);
 }
 
 #[tokio::test(start_paused = true)]
