@@ -35,6 +35,7 @@ impl Exoscale {
         let Some(mut reservation) = self.reserve(step) else {
             return Ok(Applied::Later { after: AGAIN });
         };
+        self.memory().removing(change);
         let sent = self.send(change).await;
         reservation.answered = true;
         let key = reservation.key.clone();

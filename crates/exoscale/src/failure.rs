@@ -18,7 +18,7 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
         ),
         ErrorKind::Forbidden => (
             Code::ProviderFailed,
-            "check the API key, and whether its IAM role allows the operation",
+            "check the API key, its IAM role, the quota, and the clock of this machine",
         ),
         ErrorKind::Invalid | ErrorKind::Unsupported => (
             Code::OptionNotSupported,

@@ -45,7 +45,7 @@ pub(crate) fn listeners(
         let service = services.find(|it| {
             it.port == port.key.port.get()
                 && it.protocol.as_str() == protocol
-                && (own || owner.owns_service(load_balancer, it))
+                && owner.may_change(load_balancer, it, own)
         })?;
         Some(view(load_balancer, port, service))
     });

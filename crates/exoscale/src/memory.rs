@@ -11,7 +11,7 @@ use landfall_rest::Operation;
 use tokio::time::Instant;
 
 use crate::live::Port;
-use crate::objects::{Id, LoadBalancer};
+use crate::objects::{Id, LoadBalancer, Protocol};
 use crate::observed::Refused;
 use crate::ownership::Owner;
 use crate::step::{Change, Step};
@@ -28,6 +28,8 @@ pub(crate) struct Memory {
     /// NLBs that refuse changes because of another one, and since when.
     pub conflicts: BTreeMap<Id, Instant>,
     refused: BTreeMap<Id, Vec<(Refused, Instant)>>,
+    /// The instance pools that removed NLB services had, by NLB, port and protocol.
+    removed: BTreeMap<(Id, u16, String), Id>,
     /// Services whose NLB may still be created by a request without an answer, until when.
     pub unanswered: BTreeMap<Uid, Instant>,
     /// What each Service had when it was observed last.
@@ -78,6 +80,8 @@ pub(crate) struct Instances {
 
 /// The time after which a refused change is tried again.
 const REFUSED: Duration = Duration::from_secs(300);
+/// The same for a change of the instance pool, for which the NLB service goes each time.
+const POOL_REFUSED: Duration = Duration::from_secs(3600);
 
 // === impl Memory ===
 
@@ -102,11 +106,41 @@ impl Memory {
         };
         let all = self.refused.entry(load_balancer.clone()).or_default();
         all.retain(|(refused, until)| refused.change != *change && *until > now);
+        let before = match change {
+            Change::CreateService { body, .. } => {
+                let place = place(load_balancer, body.port, &body.protocol);
+                let before = self.removed.get(&place);
+                before.filter(|it| **it != body.instance_pool.id).cloned()
+            }
+            _ => None,
+        };
+        let pause = if before.is_some() {
+            POOL_REFUSED
+        } else {
+            REFUSED
+        };
         let refused = Refused {
             change: change.clone(),
             reason: reason.clone(),
+            before,
         };
-        all.push((refused, now + REFUSED));
+        all.push((refused, now + pause));
+    }
+
+    /// Notes which instance pool an NLB service has that is about to be removed.
+    pub fn removing(&mut self, change: &Change) {
+        let Change::DeleteService { load_balancer, id } = change else {
+            return;
+        };
+        let row = self.rows.get(load_balancer);
+        let mut services = row.into_iter().flat_map(|row| &row.load_balancer.services);
+        let Some(service) = services.find(|it| it.id == *id) else {
+            return;
+        };
+        if let Some(pool) = &service.instance_pool {
+            let place = place(load_balancer, service.port, &service.protocol);
+            self.removed.insert(place, pool.id.clone());
+        }
     }
 
     /// Returns the NLBs with refused changes that may be tried again.
@@ -148,6 +182,10 @@ impl Memory {
             Key::Creating(_) => self.rows.listed_at = None,
         }
     }
+}
+
+fn place(load_balancer: &Id, port: u16, protocol: &Protocol) -> (Id, u16, String) {
+    (load_balancer.clone(), port, protocol.as_str().to_owned())
 }
 
 // === impl Key ===

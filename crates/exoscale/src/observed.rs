@@ -42,4 +42,6 @@ impl Observed {
 pub(crate) struct Refused {
     pub change: Change,
     pub reason: Reason,
+    /// The instance pool that the port had before, if the change was to give it another one.
+    pub before: Option<Id>,
 }

@@ -97,6 +97,19 @@ impl Owner {
         let recorded = record.is_some_and(|it| it.services.contains(&service.id));
         by_name || (recorded && !is_named_after_a_service(&service.name))
     }
+
+    /// Returns whether a service at a wanted port of an NLB may be changed, and counts as its own.
+    /// In an NLB of its own, `own`, that is any which is not another Service's: that of the
+    /// reference may have any name.
+    pub(crate) fn may_change(
+        &self,
+        load_balancer: &LoadBalancer,
+        service: &LoadBalancerService,
+        own: bool,
+    ) -> bool {
+        self.owns_service(load_balancer, service)
+            || (own && !is_named_after_a_service(&service.name))
+    }
 }
 
 /// Returns whether a name begins with a UID, as the names that controllers give do: then it is that

@@ -8,6 +8,7 @@ use crate::objects::{
     UpdateLoadBalancer, UpdateService,
 };
 use crate::observed::{Observed, Refused};
+use crate::options;
 use crate::ownership::Owner;
 use crate::settings::Settings;
 use crate::step::{Change, Step};
@@ -84,6 +85,7 @@ pub(crate) fn decide(intent: &Intent, have: &Observed, settings: &Settings) -> O
         remarks,
         ..Decision::default()
     };
+    decision.given_id(intent, have);
     match &have.found {
         None => decision.create(&have.owner),
         Some(found) => decision.change(&have.owner, found, &have.refused),
@@ -135,6 +137,14 @@ fn removal(plan: &mut Plan<Change>, intent: &Intent, owner: &Owner, have: &LoadB
 // === impl Decision ===
 
 impl Decision {
+    /// Refuses an id that is none. Nothing is created for it: a person meant an NLB that is there.
+    fn given_id(&mut self, intent: &Intent, have: &Observed) {
+        let given = intent.extensions.exoscale.load_balancer.as_ref();
+        if let (Err(reason), None) = (options::id(given), &have.missing) {
+            self.refusals.push(*reason);
+        }
+    }
+
     fn create(&mut self, owner: &Owner) {
         if self.wanted.external {
             return;
@@ -175,8 +185,7 @@ impl Decision {
         }
         for want in std::mem::take(&mut self.wanted.services) {
             let found = have.services.iter().find(|it| want.is(it));
-            let taken =
-                found.filter(|it| !own && !owner.owns_service(have, it) && !want.equals(it));
+            let taken = found.filter(|it| !owner.may_change(have, it, own) && !want.equals(it));
             match taken {
                 Some(service) => {
                     let port = format!("{}/{}", want.port, want.protocol);
@@ -186,7 +195,17 @@ impl Decision {
                     let remedy = "choose another port, or remove that service";
                     self.refusals.push(reason.remedy(remedy));
                 }
-                None => service(&mut self.plan, &have.id, &want, found),
+                None => match pool_refusal(&want, found, refused) {
+                    Some((reason, pool)) => {
+                        self.refusals.push(reason);
+                        let want = WantedService {
+                            pool,
+                            ..want.clone()
+                        };
+                        service(&mut self.plan, &have.id, &want, found);
+                    }
+                    None => service(&mut self.plan, &have.id, &want, found),
+                },
             }
             self.wanted.services.push(want);
         }
@@ -237,6 +256,29 @@ impl Decision {
             self.plan.steps.push(planned);
         }
     }
+}
+
+/// Returns why an NLB service can't get its instance pool, and the one that it keeps: the cloud has
+/// refused the same port with that pool, and to try again it would be deleted. One that is gone for
+/// the sake of another pool gets the one that it had.
+fn pool_refusal(
+    want: &WantedService,
+    have: Option<&LoadBalancerService>,
+    refused: &[Refused],
+) -> Option<(Reason, Id)> {
+    let refusal = refused.iter().find(|it| match &it.change {
+        Change::CreateService { body, .. } => {
+            (body.port, &body.protocol) == (want.port, &want.protocol)
+                && body.instance_pool.id == want.pool
+        }
+        _ => false,
+    })?;
+    let pool = match have {
+        Some(have) => have.instance_pool.as_ref().map(|it| &it.id),
+        None => refusal.before.as_ref(),
+    };
+    let pool = pool.filter(|it| **it != want.pool)?;
+    Some((refusal.reason.clone(), pool.clone()))
 }
 
 /// One port.

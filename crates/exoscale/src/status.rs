@@ -83,7 +83,7 @@ fn unserved(decision: &Decision, have: &Observed, found: &LoadBalancer) -> Vec<R
         !found
             .services
             .iter()
-            .any(|it| want.is(it) && (own || have.owner.owns_service(found, it) || want.equals(it)))
+            .any(|it| want.is(it) && (have.owner.may_change(found, it, own) || want.equals(it)))
     });
     unserved
         .map(|want| {
@@ -133,8 +133,7 @@ fn marks(
     let services = found.services.iter().filter(|service| {
         service.id != Id::default()
             && decision.wanted.services.iter().any(|it| it.is(service))
-            && (own
-                || have.owner.owns_service(found, service)
+            && (have.owner.may_change(found, service, own)
                 || decision.wanted.services.iter().any(|it| it.equals(service)))
     });
     let leaving = found.services.iter().filter(|it| {

@@ -182,6 +182,7 @@ fn what_the_cloud_refuses_is_left_out_and_node_ports_follow() {
     let refused = |change: &Change| Refused {
         change: change.clone(),
         reason: reason.clone(),
+        before: None,
     };
     let decision = decided(&want, Some(&have), &[refused(&whole)]);
     assert_eq!(

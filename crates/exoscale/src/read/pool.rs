@@ -92,7 +92,9 @@ impl Exoscale {
     ) -> Result<Result<Id, Box<Reason>>, ApiError> {
         let services = have.map_or(&[][..], |it| &it.services);
         let mut pools = services.iter().filter_map(|it| it.instance_pool.as_ref());
-        if pools.any(|it| it.id == pool) || self.memory().pools.contains(&pool) {
+        // Before anything is removed for its sake it is read again.
+        let serves = !services.is_empty();
+        if pools.any(|it| it.id == pool) || (!serves && self.memory().pools.contains(&pool)) {
             return Ok(Ok(pool));
         }
         if self.cloud.instance_pool(&pool).await?.is_some() {

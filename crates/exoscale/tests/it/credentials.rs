@@ -1,9 +1,10 @@
 //! Keys that are wrong, and keys that change; zones.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use landfall_exoscale::client::credentials::CredentialsSource;
-use landfall_exoscale::client::{Cloud, CloudConfig, ErrorKind};
+use landfall_exoscale::client::{Cloud, CloudConfig, ErrorKind, Transport};
 use landfall_testkit::exoscale::{KEY, SECRET, Sim};
 
 use crate::rig::{cloud, cloud_with, config, key, transport};
@@ -30,6 +31,35 @@ async fn the_zone_is_asked_for_once_without_a_signature_and_all_else_is_signed()
             .iter()
             .all(|it| it.user_agent == "landfall/test")
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_zones_are_asked_of_the_given_address_and_all_else_of_the_zones_own() {
+    let sim = Sim::new();
+    let Transport::InProcess(inner) = transport(&sim) else {
+        panic!("in process");
+    };
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = asked.clone();
+    let recording = Transport::InProcess(Arc::new(move |request| {
+        let uri = request.uri();
+        let line = format!("{} {}", uri.host().unwrap(), uri.path());
+        log.lock().unwrap().push(line);
+        inner(request)
+    }));
+    let config = CloudConfig {
+        endpoint: "http://first.test/v2".to_owned(),
+        ..config(&sim)
+    };
+    let cloud = Cloud::over(config, recording).unwrap();
+    cloud.load_balancers().await.unwrap();
+    cloud.instances().await.unwrap();
+    let expected = [
+        "first.test /v2/zone",
+        "exoscale.test /v2/load-balancer",
+        "exoscale.test /v2/instance",
+    ];
+    assert_eq!(*asked.lock().unwrap(), expected);
 }
 
 #[tokio::test(start_paused = true)]

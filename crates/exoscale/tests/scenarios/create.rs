@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::rig::{Rig, web};
 
 #[tokio::test(start_paused = true)]
-async fn s01_a_minimal_service_gets_a_load_balancer_with_one_service() {
+async fn s01_and_s76_a_minimal_service_gets_a_load_balancer_with_one_service() {
     let mut rig = Rig::new();
     rig.apply(web()).await;
     assert_eq!(

@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod bad;
 mod change;
 mod chaos;
 #[expect(dead_code, reason = "shared with the tests of the client")]
@@ -23,6 +24,7 @@ mod crash;
 mod create;
 mod each_write;
 mod external;
+mod neighbours;
 mod ownership;
 mod pools;
 mod rig;

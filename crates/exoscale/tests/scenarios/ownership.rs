@@ -211,6 +211,16 @@ async fn s62_an_invalid_id_keeps_no_service_from_being_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn s64_a_service_of_a_foreign_class_is_ignored_completely() {
+    let mut rig = Rig::new();
+    let service = web().with(|row| row.class = Some("example.com/other".into()));
+    rig.apply(service).await;
+    rig.delete("web").await;
+    assert_eq!(rig.calls(), NOTHING);
+    assert_eq!((rig.cluster.writes(), rig.cluster.events()), (0, NOTHING));
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_clusters_with_equal_names_never_touch_each_other() {
     let mut first = Rig::new();
     first.apply(web().annotated(&key("name"), "one")).await;

@@ -9,8 +9,10 @@ use landfall_exoscale::{Exoscale as ExoscaleProvider, Observed, Settings, orphan
 use landfall_model::dialect::exoscale::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::view::{CloudCallsView, MetricsView};
+use landfall_model::{Code, Reason};
+use serde_json::Map;
 
-use super::{Adopted, Answer, Bounds, FoundOrphans, Kind, Orphan, Owners, Unusable};
+use super::{Adopted, Answer, Bounds, CloudReport, FoundOrphans, Kind, Orphan, Owners, Unusable};
 use crate::cli::InstancesArgs;
 
 /// What an orphan is.
@@ -22,6 +24,7 @@ const CLUSTER_NAME: &str = "kubernetes";
 /// A zone, an account in it, and how it is to be used.
 #[derive(Clone, Debug)]
 pub struct Exoscale {
+    instance: String,
     /// The address that is asked for the zones, for messages.
     endpoint: String,
     cloud: Cloud,
@@ -61,6 +64,7 @@ impl Kind for Exoscale {
         let endpoint = config_of_cloud.endpoint.clone();
         let cluster = config.cluster_name.as_deref().unwrap_or(CLUSTER_NAME);
         Ok(Self {
+            instance: instance.to_owned(),
             cloud: Cloud::new(config_of_cloud).with_context(of_instance)?,
             endpoint,
             settings: Settings {
@@ -94,6 +98,30 @@ impl Kind for Exoscale {
             }),
             Err(error) => Err(self.unusable(&error)),
         }
+    }
+
+    async fn survey(&self) -> CloudReport {
+        let zone = self.cloud.zone();
+        let mut report = CloudReport {
+            instance: self.instance.clone(),
+            facts: Map::from_iter([
+                ("apiEndpoint".to_owned(), self.endpoint.clone().into()),
+                ("zone".to_owned(), zone.into()),
+            ]),
+            ..CloudReport::default()
+        };
+        match self.check().await {
+            Ok(answer) => {
+                let (instance, endpoint) = (&self.instance, &answer.endpoint);
+                report.text =
+                    format!("instance {instance}: zone {zone} of Exoscale at {endpoint} answers");
+            }
+            Err(why) => {
+                let message = format!("instance {}: {why}", self.instance);
+                report.problem = Some(Reason::error(Code::ProviderFailed, message));
+            }
+        }
+        report
     }
 
     async fn find_orphans(&self, owners: &Owners) -> anyhow::Result<FoundOrphans> {
@@ -158,7 +186,9 @@ impl Exoscale {
             ErrorKind::Unauthorized => {
                 "; check the API key and its secret, and the clock of this machine"
             }
-            ErrorKind::Forbidden => "; check the API key and its IAM role",
+            ErrorKind::Forbidden => {
+                "; check the API key, its IAM role, and the clock of this machine"
+            }
             ErrorKind::NoService => "; check the zone",
             _ => "",
         };

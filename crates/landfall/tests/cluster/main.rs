@@ -21,6 +21,7 @@ mod beside;
 mod classes;
 mod commands;
 mod continuity;
+mod exoscale;
 mod kube_proxy;
 mod last_known;
 mod lifecycle;

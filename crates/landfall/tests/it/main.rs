@@ -19,6 +19,7 @@ mod broken_files;
 mod client;
 mod commands;
 mod examples;
+mod exoscale;
 mod health;
 mod lab;
 mod lifecycle;
