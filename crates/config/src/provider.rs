@@ -180,7 +180,15 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
         match self.next.take() {
-            Some(value) => seed.deserialize(value).map_err(A::Error::custom),
+            Some(value) => seed.deserialize(value).map_err(|error| {
+                let error = error.to_string();
+                // How the number was written is not known any more.
+                if error.contains("expected a string") {
+                    A::Error::custom(format!("{error}; write the text in quotes"))
+                } else {
+                    A::Error::custom(error)
+                }
+            }),
             None => self.after.next_value_seed(seed),
         }
     }

@@ -129,7 +129,7 @@ const PASS_LIMIT: Duration = Duration::from_mins(15);
 
 /// Pools come into force together once none has changed for this long: a range that passes from one
 /// pool to another is two facts, and no Service may lose its address in between.
-const POOLS_TOGETHER: Duration = Duration::from_millis(100);
+const POOL_DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// The longest that a change of pools waits for others.
 const POOLS_AT_MOST: Duration = Duration::from_secs(1);
@@ -216,7 +216,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             unserved: UnservedServices::default(),
             forfeited: BTreeMap::new(),
             cleared: HashMap::new(),
-            pools: Debounce::new(POOLS_TOGETHER, POOLS_AT_MOST),
+            pools: Debounce::new(POOL_DEBOUNCE, POOLS_AT_MOST),
             questions,
             role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             confirmed: false,

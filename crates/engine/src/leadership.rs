@@ -19,16 +19,16 @@
 //! the leader of before goes on.
 //!
 //! To lead is to work. A replica that can't, because it has not started or knows too little,
-//! neither takes the record nor keeps it ([`Turns`]).
+//! neither takes the record nor keeps it ([`Candidacy`]).
 //!
 //! Writing and serving are two things. A replica that may not write any more carries its traffic on
 //! until another one is seen to serve ([`Course`]).
 
 use std::time::{Duration, Instant};
 
-pub use turns::Turns;
+pub use candidacy::Candidacy;
 
-mod turns;
+mod candidacy;
 
 /// The times of an election. Equal on all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub struct Job {
     /// What was carried out since the Service was last settled.
     pub progress: Progress,
     /// Whether a removal may take the finalizer off: no other instance is asked after this one.
-    pub last_of_row: bool,
+    pub releases_finalizer: bool,
     /// What is kept on the Service by the engine itself.
     pub persisted: Persisted,
 }
@@ -70,6 +70,8 @@ pub struct PassEnd {
     pub changed: bool,
     /// What was carried out since the Service was last settled.
     pub progress: Progress,
+    /// Whether the last plan was refused; `None`: nothing was planned.
+    plan_refused: Option<bool>,
     /// What became of the status.
     pub(crate) writing: Writing,
     /// Whether the finalizer is on the Service by now.
@@ -133,6 +135,7 @@ impl PassEnd {
             reporting: job.reporting.clone(),
             changed: false,
             progress: job.progress.clone(),
+            plan_refused: None,
             writing: Writing::Nothing,
             finalized: job.row.as_ref().is_some_and(|row| row.finalized),
             wrote: Vec::new(),
@@ -242,6 +245,9 @@ impl<P: Provider, R: Report> Pass<'_, P, R> {
                 }
                 Action::Finish => break,
             };
+        }
+        if let (Some(intent), Some(refused)) = (&job.intent, machine.end.plan_refused) {
+            self.provider.on_planned(&intent.uid, refused);
         }
         machine.end
     }

@@ -224,7 +224,11 @@ impl Classes {
     }
 
     /// Why a Service that [was ours](Self::has_lost) is not deleted although it was asked for.
-    pub fn stranded(&self, service: &ServiceRow, namespace: Option<&NamespaceRow>) -> Reason {
+    pub fn blocked_deletion(
+        &self,
+        service: &ServiceRow,
+        namespace: Option<&NamespaceRow>,
+    ) -> Reason {
         let of_namespace =
             namespace.and_then(|namespace| namespace.annotations.get(DEFAULT_CLASS_ANNOTATION));
         if let Some(reason) = self.unknown_instance(service) {

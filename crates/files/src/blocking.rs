@@ -4,7 +4,7 @@
 use tokio::task::JoinHandle;
 
 #[cfg(feature = "memory")]
-use crate::pace::Pace;
+use crate::sim_delay::SimDelay;
 
 /// A place for such work.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Blocking {
     Threads,
     /// The test's own thread, after a pause: what happens meanwhile is the same in every run.
     #[cfg(feature = "memory")]
-    Paced(Pace),
+    Simulated(SimDelay),
 }
 
 // === impl Blocking ===
@@ -27,8 +27,8 @@ impl Blocking {
         match self {
             Self::Threads => tokio::task::spawn_blocking(work),
             #[cfg(feature = "memory")]
-            Self::Paced(pace) => {
-                let pause = pace.draw();
+            Self::Simulated(delay) => {
+                let pause = delay.draw();
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
                     work()

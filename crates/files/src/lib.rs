@@ -29,14 +29,14 @@ mod manifest;
 pub mod memory;
 #[cfg(feature = "memory")]
 mod memory_files;
-#[cfg(feature = "memory")]
-mod pace;
 mod parallel;
 mod pools;
 mod registry;
 mod report;
 mod reported;
 mod scanner;
+#[cfg(feature = "memory")]
+mod sim_delay;
 mod snapshot;
 mod source;
 mod state;

@@ -11,8 +11,8 @@ use crate::blocking::Blocking;
 use crate::identity;
 pub use crate::memory_files::Files;
 use crate::memory_files::FilesView;
-pub use crate::pace::Pace;
 use crate::registry::Registry;
+pub use crate::sim_delay::SimDelay;
 use crate::source::Manifests;
 use crate::state::StateError;
 use crate::state::sim::Sim;
@@ -30,13 +30,13 @@ pub struct StateDisk(Sim);
 pub fn open(
     files: &Files,
     disk: &StateDisk,
-    pace: Pace,
+    delay: SimDelay,
 ) -> Result<(Manifests, ManifestStore), StateError> {
     let (mut state, remembered) = disk.0.open()?;
     // Small as it is, the journal is rewritten once in every life.
     state.compact_soon();
     let registry = Registry::new(remembered);
-    let store = ManifestStore::new(registry, Some(state), Blocking::Paced(pace));
+    let store = ManifestStore::new(registry, Some(state), Blocking::Simulated(delay));
     let view = FilesView::new(files.clone());
     Ok((Manifests::open_in_memory(view, store.clone()), store))
 }

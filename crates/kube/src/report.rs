@@ -7,7 +7,7 @@
 
 mod events;
 mod patch;
-mod turns;
+mod permits;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ use crate::lease::WriteGuard;
 
 use events::{Announcer, Occurrence};
 use patch::{Live, finalizer_patch, release_patch, status_patch};
-use turns::Turns;
+use permits::WritePermits;
 
 /// Reports to the API server.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct KubeReports {
     guard: WriteGuard,
     recent: Mutex<Recent>,
     events: Announcer,
-    turns: Turns,
+    permits: WritePermits,
 }
 
 /// What the API server answered to our own writes, until the watch has caught up with them.
@@ -105,7 +105,7 @@ impl KubeReports {
             guard,
             recent: Mutex::default(),
             events,
-            turns: Turns::default(),
+            permits: WritePermits::default(),
         }
     }
 
@@ -206,7 +206,7 @@ impl Report for KubeReports {
     ) -> Result<(), ReportError> {
         let what = "finalizer";
         let uid = service.uid.as_str();
-        let _turn = self.turns.first().await;
+        let _permit = self.permits.first().await;
         let patch = |live: &Live| finalizer_patch(uid, live, status);
         match self.send(service, what, true, patch).await? {
             Sent::Done => Ok(()),
@@ -216,7 +216,7 @@ impl Report for KubeReports {
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
         let uid = service.uid.as_str();
-        let _turn = self.turns.later().await;
+        let _permit = self.permits.later().await;
         let patch = |live: &Live| release_patch(uid, live);
         self.send(service, "finalizer", false, patch).await?;
         self.forget(service);
@@ -230,7 +230,7 @@ impl Report for KubeReports {
     ) -> Result<(), ReportError> {
         let what = "status";
         let uid = service.uid.as_str();
-        let _turn = self.turns.later().await;
+        let _permit = self.permits.later().await;
         let patch = |live: &Live| status_patch(uid, live, status);
         match self.send(service, what, false, patch).await? {
             Sent::Done => Ok(()),

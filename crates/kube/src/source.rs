@@ -101,7 +101,7 @@ async fn report_synced(
 ) {
     // A watch ends without an answer only when it is cancelled.
     if all_answered(&mut awaited, 0).await && secrets.await.is_ok() {
-        let _unheard = facts.send(Fact::Synced).await;
+        let _receiver_closed = facts.send(Fact::Synced).await;
     }
 }
 

@@ -150,7 +150,7 @@ impl Watcher {
         if self.denied {
             facts.extend(self.access_problem(Vec::new()));
         }
-        let _unheard = self.report(facts).await;
+        let _receiver_closed = self.report(facts).await;
     }
 
     async fn follow(&mut self) {

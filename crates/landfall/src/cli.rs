@@ -52,7 +52,7 @@ pub enum Command {
     Plan(PlanArgs),
     /// Validate manifests and annotations, with file and line
     Check(CheckArgs),
-    /// Show what would be taken over from cloud-provider-openstack, and take it over
+    /// Show what would be taken over from another controller, and take it over
     Adopt(AdoptArgs),
     /// List objects in the cloud that no Service owns any more, and delete them
     Orphans(OrphansArgs),
@@ -85,16 +85,16 @@ pub struct InstancesArgs {
     /// cloud.conf of cloud-provider-openstack
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub cloud_config: Option<PathBuf>,
-    /// The name of the cluster, part of the names of all objects on OpenStack; overrides
-    /// landfall.yaml; default: kubernetes
+    /// The name of the cluster: part of the names of all objects on OpenStack, and a label on
+    /// Exoscale where there is no cluster; overrides landfall.yaml; default: kubernetes
     #[arg(
         long,
         value_name = "NAME",
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     pub cluster_name: Option<String>,
-    /// Text before landfall/VERSION in the User-Agent of requests to OpenStack; may be repeated,
-    /// each is put before the previous ones
+    /// Text before landfall/VERSION in the User-Agent of requests to clouds; may be repeated, each
+    /// is put before the previous ones
     #[arg(long, value_name = "TEXT", value_parser = header_text)]
     pub user_agent: Vec<String>,
 }

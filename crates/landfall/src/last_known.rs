@@ -31,7 +31,7 @@ use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 
 /// Changes within this time are remembered together.
-const TOGETHER: Duration = Duration::from_secs(1);
+const DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// On average so many bytes a second are written, and no more.
 const BYTES_PER_SECOND: u64 = 512 * 1024;
@@ -124,7 +124,7 @@ impl LastKnownStore {
                 .as_mut()
                 .is_some_and(|role| *role.borrow_and_update() == Role::Standby);
             changes.borrow_and_update();
-            let mut pause = TOGETHER;
+            let mut pause = DEBOUNCE;
             let outcome = if stands_by {
                 kept = None;
                 if std::mem::take(&mut served) {

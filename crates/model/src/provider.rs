@@ -71,6 +71,11 @@ pub trait Provider: Send + Sync + 'static {
         Duration::from_secs(1)
     }
 
+    /// Called at the end of a reconcile that planned: whether the last plan of the Service was
+    /// refused. Never called by a dry run. Without I/O. Providers that find on their own when a
+    /// refused spec becomes possible need nothing here.
+    fn on_planned(&self, _service: &Uid, _refused: bool) {}
+
     /// Called when what [`Applied::Addressed`] reported of a Service is on record: its status names
     /// these addresses and no others.
     fn on_recorded(&self, _service: &Uid) {}

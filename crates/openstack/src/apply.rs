@@ -78,7 +78,7 @@ impl OpenStack {
         }
         // Whether it is done is to be seen, not to be assumed again.
         memory.stop_assuming_done(load_balancer);
-        self.pace_with(&memory)
+        self.poll_interval_with(&memory)
     }
 
     async fn create_balancer(
@@ -129,7 +129,7 @@ impl OpenStack {
         if let Some(known) = memory.balancers.get_mut(&created.id) {
             known.row = created;
         }
-        let after = memory.pace.settle;
+        let after = memory.timing.settle;
         Ok(Applied::Busy { after })
     }
 
@@ -161,7 +161,7 @@ impl OpenStack {
                     Step::DeleteLoadBalancer { .. } => memory.unusual(&id),
                     _ => {}
                 }
-                let after = memory.pace.wait(now);
+                let after = memory.timing.wait(now);
                 return Ok(Applied::Busy { after });
             }
             Err(error) => error,
@@ -169,7 +169,7 @@ impl OpenStack {
         match error.kind {
             // It was not done yet with the last change, or another program is changing it.
             ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
-                after: self.pace_with(&memory),
+                after: self.poll_interval_with(&memory),
             }),
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
@@ -185,7 +185,7 @@ impl OpenStack {
             {
                 memory.attempts.not_failed_over(&id, now);
                 Ok(Applied::Later {
-                    after: self.pace_with(&memory),
+                    after: self.poll_interval_with(&memory),
                 })
             }
             _ => {

@@ -7,8 +7,8 @@
 
 mod attempts;
 pub(crate) mod lists;
-mod pace;
 mod phase;
+mod timing;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -25,8 +25,8 @@ use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
 use crate::observed::Attempts;
 use crate::target::WantedListener;
 use attempts::AttemptLog;
-use pace::Pace;
 use phase::Phase;
+use timing::ChangeTiming;
 
 /// Returns the moment after what was just done: a list that was requested in the same instant need
 /// not contain it.
@@ -49,8 +49,10 @@ pub(crate) struct Memory {
     pub(crate) requested: HashMap<Uid, Instant>,
     /// Until when a load balancer may come of a request whose answer was lost.
     pub(crate) unanswered: HashMap<Uid, Instant>,
-    /// Services whose spec could not be had when it was last read.
-    pub(crate) refused: HashSet<Uid>,
+    /// Services whose last plan was refused.
+    refused: HashSet<Uid>,
+    /// Services of which something is kept for others that use it.
+    kept: HashSet<Uid>,
     /// The tags of Services that are being removed.
     leaving: HashMap<Uid, String>,
     /// The floating IP that was last seen attached to a load balancer.
@@ -62,7 +64,7 @@ pub(crate) struct Memory {
     /// What the last audit saw, by kind of object.
     pub(crate) audited: HashMap<&'static str, u64>,
     pub(crate) attempts: AttemptLog,
-    pub(crate) pace: Pace,
+    pub(crate) timing: ChangeTiming,
     pub(crate) caches: Caches,
 }
 
@@ -233,7 +235,7 @@ impl Memory {
             known.phase = Phase::Unverified { since: now };
         }
         if known.phase.stop_assuming() {
-            self.pace.guessed_wrong(now);
+            self.timing.guessed_wrong(now);
         }
         !often
     }
@@ -266,18 +268,26 @@ impl Memory {
         }
     }
 
-    /// Notes whether the spec of a Service can't be had, so that each audit finds it.
+    /// Notes whether the plan of a Service was refused, so that each audit finds it: what could not
+    /// be had may be there by then.
     pub(crate) fn set_refused(&mut self, service: &Uid, refused: bool) {
-        if refused {
-            self.refused.insert(service.clone());
-        } else {
-            self.refused.remove(service);
-        }
+        set(&mut self.refused, service, refused);
+    }
+
+    /// Notes whether something of a Service is kept for others, so that each audit finds it until
+    /// they are gone.
+    pub(crate) fn set_kept(&mut self, service: &Uid, kept: bool) {
+        set(&mut self.kept, service, kept);
+    }
+
+    /// The Services that each audit finds, whatever the cloud has.
+    pub(crate) fn always_audited(&self) -> impl Iterator<Item = &Uid> {
+        self.refused.union(&self.kept)
     }
 
     /// Whether a load balancer is taken to be done with our last change, without a look.
     pub(crate) fn is_assumed_done(&self, known: &Known, now: Instant) -> bool {
-        known.graph.is_some() && self.pace.is_over(known.phase, now)
+        known.graph.is_some() && self.timing.is_over(known.phase, now)
     }
 
     /// How many load balancers Octavia is taken to be working on.
@@ -321,7 +331,7 @@ impl Memory {
                 expected.token.clone_from(&row.updated_at);
             }
         }
-        self.pace.took(phase, at);
+        self.timing.took(phase, at);
     }
 
     /// Notes which floating IP is attached to a load balancer, as a reconcile of a Service has seen
@@ -374,6 +384,15 @@ impl Memory {
         self.requested.remove(service);
         self.leaving.remove(service);
         self.refused.remove(service);
+        self.kept.remove(service);
         self.expected.remove(service);
+    }
+}
+
+fn set(services: &mut HashSet<Uid>, service: &Uid, member: bool) {
+    if member {
+        services.insert(service.clone());
+    } else {
+        services.remove(service);
     }
 }

@@ -38,7 +38,7 @@ pub struct OpenStack {
 }
 
 /// From one check of busy load balancers to the next: at least, and at most.
-const PACE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
+const POLL_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
 /// So few busy load balancers are checked as often as may be.
 const FEW_BUSY: usize = 3;
 
@@ -92,16 +92,16 @@ impl OpenStack {
     }
 
     /// From one check of busy load balancers to the next.
-    pub(crate) fn pace(&self) -> Duration {
-        self.pace_with(&self.memory())
+    pub(crate) fn poll_interval(&self) -> Duration {
+        self.poll_interval_with(&self.memory())
     }
 
-    pub(crate) fn pace_with(&self, memory: &Memory) -> Duration {
+    pub(crate) fn poll_interval_with(&self, memory: &Memory) -> Duration {
         let _ = self;
         if memory.busy() <= FEW_BUSY {
-            return PACE.0;
+            return POLL_INTERVAL.0;
         }
-        memory.pace.settle.clamp(PACE.0, PACE.1)
+        memory.timing.settle.clamp(POLL_INTERVAL.0, POLL_INTERVAL.1)
     }
 
     /// All load balancers of the project as they were at `since` or later, each with when it was
@@ -146,9 +146,7 @@ impl Provider for OpenStack {
         if want.load_balancer.is_none() && matches!(have.found, Found::Nothing) {
             self.memory().forget(&want.uid);
         }
-        // What is kept for others is read again until they are gone.
-        let refused = !have.others.is_empty() || self.plan(want, &have).is_err();
-        self.memory().set_refused(&want.uid, refused);
+        self.memory().set_kept(&want.uid, !have.others.is_empty());
         Ok(have)
     }
 
@@ -162,6 +160,10 @@ impl Provider for OpenStack {
 
     fn on_waiting(&self, wait: &Wait) -> Duration {
         self.wait_for(&Id::new(&wait.id))
+    }
+
+    fn on_planned(&self, service: &Uid, refused: bool) {
+        self.memory().set_refused(service, refused);
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {

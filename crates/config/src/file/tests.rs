@@ -232,6 +232,22 @@ fn options_of_a_provider_may_stand_before_its_kind() {
 }
 
 #[test]
+fn a_number_for_a_text_is_read_after_the_kind_and_refused_with_a_remedy_before_it() {
+    let after = openstack("{kind: openstack, cloudConf: x, clusterName: 007}");
+    assert_eq!(after.cluster_name, "007");
+    let quoted = openstack("{clusterName: '007', kind: openstack, cloudConf: x}");
+    assert_eq!(quoted, after);
+    let error = refused(
+        "instances:\n- name: c\n  provider: {clusterName: 007, kind: openstack, cloudConf: x}\n",
+    );
+    assert!(error.starts_with("landfall.yaml:3: "), "{error}");
+    assert!(error.ends_with("; write the text in quotes"), "{error}");
+    let error =
+        refused("instances:\n- name: c\n  provider: {strictSourceRanges: 5, kind: openstack}\n");
+    assert!(!error.contains("in quotes"), "{error}");
+}
+
+#[test]
 fn options_of_a_provider_may_be_null() {
     let short = openstack("{kind: openstack, cloudConf: x}");
     let empty = "{kind: openstack, cloudConf: x, clusterName: ~, strictSourceRanges: ~, \

@@ -30,7 +30,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .as_ref()
             .map_or(Ownership::NotOurs, |row| self.validate(row));
         self.follow_lost(key, row.as_deref(), wanted);
-        let stranded = self.follow_stranded(key, row.as_ref(), wanted);
+        let blocked = self.follow_blocked_deletion(key, row.as_ref(), wanted);
         if let Some(item) = self.prepare_hand_over(key, row.as_ref(), wanted) {
             return Some(item);
         }
@@ -56,10 +56,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 if let Some(owners) = owners {
                     return Some(self.prepare_removal(row, owners));
                 }
+                let serving = self.still_serving(&row, wanted);
                 self.forget(key);
                 let unknown = || self.unknown_class(&row, wanted);
-                if let Some(reason) = stranded.or_else(unknown) {
-                    self.note_unserved(row, reason);
+                if let Some(reason) = blocked.or_else(unknown) {
+                    self.note_unserved(row, serving, reason);
                 }
                 None
             }
@@ -139,7 +140,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             reporting: tracked.reporting.clone(),
             progress: Progress::default(),
             row: Some(row),
-            last_of_row: true,
+            releases_finalizer: true,
             persisted,
         };
         WorkItem {
@@ -318,13 +319,25 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .then(|| classes.unknown(row, namespace.map(AsRef::as_ref)))
     }
 
-    /// Notes a Service that no instance serves.
-    fn note_unserved(&self, row: Arc<ServiceRow>, reason: Reason) {
+    /// Returns the instance whose listeners stay open for a Service although the annotation names
+    /// an instance that is not there.
+    fn still_serving(&self, row: &ServiceRow, wanted: Ownership) -> Option<InstanceId> {
+        if wanted != Ownership::UnknownClass || row.class.is_some() {
+            return None;
+        }
+        self.handle.store.read(|pages| {
+            let record = pages.records.get(&row.key)?;
+            record.instance.filter(|_| record.row.uid == row.uid)
+        })
+    }
+
+    /// Notes a Service that no instance reconciles; `instance`: the one that goes on serving it.
+    fn note_unserved(&self, row: Arc<ServiceRow>, instance: Option<InstanceId>, reason: Reason) {
         let key = row.key.clone();
         let record = Record {
             status: row.status.clone(),
             row,
-            instance: None,
+            instance,
             reasons: vec![reason],
             address: None,
             left_out: Vec::new(),

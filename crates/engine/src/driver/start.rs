@@ -71,7 +71,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                             metrics: &metrics,
                             now,
                         };
-                        job.last_of_row = position + 1 == providers.len();
+                        job.releases_finalizer = position + 1 == providers.len();
                         let ended = end.insert(pass.run(&job).await);
                         if ended.outcome != Outcome::Removed {
                             break;

@@ -143,7 +143,7 @@ impl Tracked {
             reporting: self.reporting.clone(),
             progress: Progress::default(),
             row,
-            last_of_row: true,
+            releases_finalizer: true,
             persisted: Persisted::default(),
         }
     }

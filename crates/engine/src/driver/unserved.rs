@@ -23,7 +23,7 @@ pub(super) struct UnservedServices {
     /// What they hold.
     pub(super) claims: BTreeMap<ServiceKey, Claim>,
     /// Those that wait to be deleted, and when each is reported next.
-    stranded: BTreeMap<ServiceKey, (Uid, Instant)>,
+    blocked_deletions: BTreeMap<ServiceKey, (Uid, Instant)>,
     /// Events on their way.
     pub(super) reporting: JoinSet<()>,
 }
@@ -39,13 +39,16 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 impl UnservedServices {
     pub(super) fn remembers(&self, key: &ServiceKey) -> bool {
-        self.claims.contains_key(key) || self.stranded.contains_key(key)
+        self.claims.contains_key(key) || self.blocked_deletions.contains_key(key)
     }
 
     /// Returns whether a Service is to be reported now, and how long until this is asked again.
     fn wait(&mut self, row: &ServiceRow, now: Instant) -> (bool, Duration) {
         let begun = || (row.uid.clone(), now + TIMEOUT);
-        let (uid, next) = self.stranded.entry(row.key.clone()).or_insert_with(begun);
+        let (uid, next) = self
+            .blocked_deletions
+            .entry(row.key.clone())
+            .or_insert_with(begun);
         if *uid != row.uid {
             (*uid, *next) = begun();
         }
@@ -103,22 +106,22 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Says why a Service is not deleted; `None`: it is no such Service.
-    pub(super) fn follow_stranded(
+    pub(super) fn follow_blocked_deletion(
         &mut self,
         key: &ServiceKey,
         row: Option<&Arc<ServiceRow>>,
         belongs: Ownership,
     ) -> Option<Reason> {
         let classes = &self.config.classes;
-        let stranded = |row: &&Arc<ServiceRow>| {
+        let blocked = |row: &&Arc<ServiceRow>| {
             row.deleting && row.finalized && classes.has_lost(row, belongs)
         };
-        let Some(row) = row.filter(stranded) else {
-            self.unserved.stranded.remove(key);
+        let Some(row) = row.filter(blocked) else {
+            self.unserved.blocked_deletions.remove(key);
             return None;
         };
         let namespace = self.world.namespace(key.namespace());
-        let reason = classes.stranded(row, namespace.map(AsRef::as_ref));
+        let reason = classes.blocked_deletion(row, namespace.map(AsRef::as_ref));
         let now = clock();
         let (due, wait) = self.unserved.wait(row, now);
         self.queue.push_after(key, wait, now);

@@ -197,30 +197,39 @@ fn a_replica_that_is_not_able_takes_nothing_and_gives_up_what_it_holds() {
 fn a_leader_that_does_not_come_to_work_lets_others_have_their_turn_and_waits_longer_the_next_time()
 {
     let at = |count| begin() + seconds(count);
-    let mut turns = Turns::new(&Times::default());
-    assert_eq!(turns.validate(None, false, at(0)), (true, None));
-    assert_eq!(turns.validate(Some(1), false, at(1)), (true, Some(at(61))));
-    assert_eq!(turns.validate(Some(1), false, at(60)), (true, Some(at(61))));
+    let mut candidacy = Candidacy::new(&Times::default());
+    assert_eq!(candidacy.validate(None, false, at(0)), (true, None));
     assert_eq!(
-        turns.validate(Some(1), false, at(61)),
+        candidacy.validate(Some(1), false, at(1)),
+        (true, Some(at(61)))
+    );
+    assert_eq!(
+        candidacy.validate(Some(1), false, at(60)),
+        (true, Some(at(61)))
+    );
+    assert_eq!(
+        candidacy.validate(Some(1), false, at(61)),
         (false, Some(at(76)))
     );
-    assert_eq!(turns.validate(None, false, at(70)), (false, Some(at(76))));
-    // No other one wanted it: the term may be the same.
-    assert_eq!(turns.validate(None, false, at(76)), (true, None));
     assert_eq!(
-        turns.validate(Some(1), false, at(77)),
+        candidacy.validate(None, false, at(70)),
+        (false, Some(at(76)))
+    );
+    // No other one wanted it: the term may be the same.
+    assert_eq!(candidacy.validate(None, false, at(76)), (true, None));
+    assert_eq!(
+        candidacy.validate(Some(1), false, at(77)),
         (true, Some(at(197)))
     );
     // In a term that ends because another replica leads nothing has failed.
-    assert_eq!(turns.validate(None, false, at(90)), (true, None));
+    assert_eq!(candidacy.validate(None, false, at(90)), (true, None));
     assert_eq!(
-        turns.validate(Some(2), false, at(91)),
+        candidacy.validate(Some(2), false, at(91)),
         (true, Some(at(211)))
     );
-    assert_eq!(turns.validate(Some(2), true, at(100)), (true, None));
+    assert_eq!(candidacy.validate(Some(2), true, at(100)), (true, None));
     assert_eq!(
-        turns.validate(Some(2), false, at(101)),
+        candidacy.validate(Some(2), false, at(101)),
         (true, Some(at(161)))
     );
 }
@@ -228,14 +237,17 @@ fn a_leader_that_does_not_come_to_work_lets_others_have_their_turn_and_waits_lon
 #[test]
 fn a_leader_that_loses_the_lead_for_moments_only_gets_no_longer_turn_by_that() {
     let at = |count| begin() + seconds(count);
-    let mut turns = Turns::new(&Times::default());
+    let mut candidacy = Candidacy::new(&Times::default());
     for second in (0..60).step_by(5) {
-        let idle = turns.validate(Some(1), false, at(second));
+        let idle = candidacy.validate(Some(1), false, at(second));
         assert_eq!(idle, (true, Some(at(60))), "after {second} s");
-        assert_eq!(turns.validate(None, false, at(second + 3)), (true, None));
+        assert_eq!(
+            candidacy.validate(None, false, at(second + 3)),
+            (true, None)
+        );
     }
     assert_eq!(
-        turns.validate(Some(1), false, at(60)),
+        candidacy.validate(Some(1), false, at(60)),
         (false, Some(at(75)))
     );
 }
@@ -245,11 +257,11 @@ fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be
     let at = |count| begin() + seconds(count);
     for (lease, rest) in [(4, 15), (16, 16 + 8), (120, 120 + 60), (300, 300 + 150)] {
         let times = Times::of_lease(seconds(lease));
-        let mut turns = Turns::new(&times);
-        turns.validate(Some(1), false, at(0));
+        let mut candidacy = Candidacy::new(&times);
+        candidacy.validate(Some(1), false, at(0));
         let turn = seconds(60 + rest);
         let until = begin() + turn;
-        let rests = turns.validate(Some(1), false, at(60));
+        let rests = candidacy.validate(Some(1), false, at(60));
         assert_eq!(rests, (false, Some(until)), "a Lease of {lease} s");
         // One that still names this replica, and was renewed last when it was given up.
         let unchanged = Record {

@@ -255,7 +255,9 @@ impl<'j, P: Provider> Machine<'j, P> {
         let status = job.placed(self.provider.status(intent, observed));
         let found = self.round == 0 && !job.reporting.looked && was_reported(&job.status);
         self.announce_notices(&status, found);
-        let plan = match self.provider.plan(intent, observed) {
+        let planned = self.provider.plan(intent, observed);
+        self.end.plan_refused = Some(planned.is_err());
+        let plan = match planned {
             Ok(plan) => plan,
             Err(mut reasons) => {
                 for reason in &mut reasons {
@@ -327,7 +329,12 @@ impl<'j, P: Provider> Machine<'j, P> {
         let end = &mut self.end;
         end.outcome = Outcome::Removed;
         end.reporting = EventState::default();
-        let Some(row) = self.job.row.as_ref().filter(|_| self.job.last_of_row) else {
+        let Some(row) = self
+            .job
+            .row
+            .as_ref()
+            .filter(|_| self.job.releases_finalizer)
+        else {
             return self.finish();
         };
         // One write for both: whatever a crash leaves, the status shows which instance set the

@@ -36,6 +36,8 @@ struct Lab {
     outside: Mutex<Outside>,
     writes: Mutex<Vec<String>>,
     events: Mutex<Vec<&'static str>>,
+    /// What [`Provider::on_planned`] was called with.
+    planned: Mutex<Vec<bool>>,
     fault: Option<Fault>,
     busy_once: Mutex<bool>,
     refuse: bool,
@@ -116,7 +118,7 @@ impl Lab {
             last_failure: None,
             reporting,
             progress: Progress::default(),
-            last_of_row: true,
+            releases_finalizer: true,
             persisted: Persisted::default(),
         };
         self.run_job(job).await
@@ -205,6 +207,10 @@ impl Provider for Lab {
         }
         plan.waits.clone_from(&self.waits);
         Ok(plan)
+    }
+
+    fn on_planned(&self, _: &Uid, refused: bool) {
+        self.planned.lock().unwrap().push(refused);
     }
 
     fn on_waiting(&self, wait: &Wait) -> Duration {
@@ -538,7 +544,7 @@ async fn the_finalizer_is_removed_also_where_the_source_has_not_reported_it_yet(
         last_failure: None,
         reporting: EventState::default(),
         progress: Progress::default(),
-        last_of_row: true,
+        releases_finalizer: true,
         persisted: Persisted::default(),
     };
     let end = leaving.run_job(job).await;
@@ -623,7 +629,7 @@ async fn a_failure_is_reported_once_however_often_it_is_tried() {
         last_failure: first.failure,
         reporting: EventState::default(),
         progress: Progress::default(),
-        last_of_row: true,
+        releases_finalizer: true,
         persisted: Persisted::default(),
     };
     again.run_job(job).await;
@@ -699,7 +705,7 @@ async fn a_wait_is_never_a_plan_without_an_end_and_announces_only_a_creation() {
                 last_failure: None,
                 reporting: EventState::default(),
                 progress,
-                last_of_row: true,
+                releases_finalizer: true,
                 persisted: Persisted::default(),
             };
             let end = lab.run_job(job).await;
@@ -738,6 +744,19 @@ async fn a_refused_spec_says_why_and_keeps_what_is_held() {
 }
 
 #[tokio::test]
+async fn a_provider_is_notified_once_of_a_reconcile_whether_its_last_plan_was_refused() {
+    let lab = Lab::default();
+    lab.run(spec(&[80])).await;
+    assert_eq!(*lab.planned.lock().unwrap(), [false]);
+    let refusing = Lab {
+        refuse: true,
+        ..Lab::over(lab.outside())
+    };
+    refusing.run(spec(&[81])).await;
+    assert_eq!(*refusing.planned.lock().unwrap(), [true]);
+}
+
+#[tokio::test]
 async fn an_invalid_spec_without_a_valid_one_before_keeps_the_published_address() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;
@@ -751,7 +770,7 @@ async fn an_invalid_spec_without_a_valid_one_before_keeps_the_published_address(
         last_failure: None,
         reporting: EventState::default(),
         progress: Progress::default(),
-        last_of_row: true,
+        releases_finalizer: true,
         persisted: Persisted::default(),
     };
     let end = lab.run_job(job).await;
@@ -791,7 +810,7 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
         last_failure: None,
         reporting: EventState::default(),
         progress,
-        last_of_row: true,
+        releases_finalizer: true,
         persisted: Persisted::default(),
     };
     let end = lab.run_job(job).await;
@@ -824,7 +843,7 @@ async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
             last_failure: None,
             reporting: EventState::default(),
             progress,
-            last_of_row: true,
+            releases_finalizer: true,
             persisted: Persisted::default(),
         };
         let end = lab.run_job(job).await;

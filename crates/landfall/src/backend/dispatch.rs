@@ -287,6 +287,12 @@ macro_rules! backends {
                 }
             }
 
+            fn on_planned(&self, service: &Uid, refused: bool) {
+                match &self.provider {
+                    $(AnyProvider::$name(provider) => provider.on_planned(service, refused),)+
+                }
+            }
+
             fn restore_claims(&self, claims: &[Claim]) {
                 match &self.provider {
                     $(AnyProvider::$name(provider) => provider.restore_claims(claims),)+

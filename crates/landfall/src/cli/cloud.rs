@@ -9,10 +9,12 @@ use super::{ClusterArgs, InstancesArgs, TextOutput};
 /// `landfall adopt`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Reads the cluster of the kubeconfig and the cloud of --cloud-config, and changes \
-                 nothing without --apply. Two controllers must never work on the same Services: \
-                 stop cloud-provider-openstack's first, with enabled = false in [LoadBalancer] of \
-                 its own cloud.conf. This command can't detect whether it still runs.\n\n\
+    after_help = "Reads the cluster of the kubeconfig and the clouds of --cloud-config or \
+                 --config, and changes nothing without --apply. Two controllers must never work on \
+                 the same Services: stop the other one's first, that of cloud-provider-openstack \
+                 with enabled = false in [LoadBalancer] of its own cloud.conf, that of Exoscale \
+                 with loadBalancer.disabled in its file. This command can't detect whether it \
+                 still runs.\n\n\
                  --apply starts a controller, waits until it has taken over all Services that it \
                  can, and stops it; after that, or instead, start landfall controller with the \
                  same options.\n\n\
@@ -66,7 +68,8 @@ pub struct AdoptArgs {
                  Services whose load balancer is still being deleted. Name the cluster as its \
                  controller does: objects of cloud-provider-openstack do not distinguish two \
                  clusters of one name in one project. A floating IP that a Service keeps looks \
-                 like any other unused one: read the list before you confirm.\n\n\
+                 like any other unused one: read the list before you confirm. On Exoscale it \
+                 reads Network Load Balancers whose labels name this cluster.\n\n\
                  Exits with 0 if there are none or all were deleted, with 1 otherwise.\n\n\
                  Examples:\n  \
                  landfall orphans --cloud-config cloud.conf --cluster-name c1\n  \

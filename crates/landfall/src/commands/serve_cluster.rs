@@ -19,14 +19,14 @@ use crate::signals::Stop;
 
 use super::announce::announce;
 
+mod candidacy;
 mod carry;
 mod start;
-mod turns;
 
+use candidacy::follow_candidacy;
 use carry::Ends;
 pub use start::on_cluster;
 use start::{On, start};
-use turns::take_turns;
 
 /// The namespace that the manifests of `deploy/` are for.
 const SHIPPED_NAMESPACE: &str = "landfall-system";
@@ -108,7 +108,7 @@ impl ServeCluster {
             role: election.as_ref().map(Election::role),
             memory,
         };
-        let way = Way {
+        let access = ApiAccess {
             connection,
             identity,
             origin: self.cluster.origin(),
@@ -120,7 +120,7 @@ impl ServeCluster {
         let deposed = deposed(election.as_ref());
         let started = tokio::select! {
             biased;
-            started = way.begin(options, last, &ends) => started?,
+            started = access.begin(options, last, &ends) => started?,
             () = deposed => return Err(election_ended()),
         };
         let Some(instance) = started else {
@@ -171,7 +171,7 @@ impl ServeCluster {
             let works = move || store.read(|pages| pages.at_work);
             let (role, able) = (election.role(), election.able());
             let times = self.election.lease.times()?;
-            tasks.spawn(take_turns(times, works, changes, role, able));
+            tasks.spawn(follow_candidacy(times, works, changes, role, able));
         }
         if self.by_hand {
             ends.stop.unless_asked(announce(&instance)).await;
@@ -200,8 +200,8 @@ impl ServeCluster {
     }
 }
 
-/// The way to the API server, and what is to be asked and written there.
-struct Way {
+/// The connection to the API server, and what is to be requested and written there.
+struct ApiAccess {
     connection: Connection,
     identity: String,
     origin: Origin,
@@ -209,9 +209,9 @@ struct Way {
     guard: WriteGuard,
 }
 
-// === impl Way ===
+// === impl ApiAccess ===
 
-impl Way {
+impl ApiAccess {
     /// Learns what is to be known of the cluster before anything of it is written, and starts an
     /// instance. Meanwhile what was served last is carried. `None`: a stop was asked for.
     async fn begin(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use landfall_engine::{Classes, Engine, EngineConfig};
-use landfall_files::memory::{self, Files, Pace, SimFault, StateDisk};
+use landfall_files::memory::{self, Files, SimDelay, SimFault, StateDisk};
 use landfall_local::Local;
 use landfall_local::memory::{Listeners, Memory};
 use landfall_model::rows::{Fact, ServiceRow};
@@ -342,11 +342,11 @@ impl Schedule {
         for _ in 0..ATTEMPTS {
             self.disk = self.disk.next_life();
             let random = Mutex::new(self.random.fork());
-            let pace = Pace::new(move || {
+            let delay = SimDelay::new(move || {
                 let mut random = random.lock().unwrap();
                 Duration::from_millis(random.u64(..SLOWEST))
             });
-            match memory::open(&self.files, &self.disk, pace) {
+            match memory::open(&self.files, &self.disk, delay) {
                 Ok((manifests, store)) => {
                     let manifests = manifests.look_when(self.asked.clone());
                     return self.launch(manifests, store);

@@ -33,8 +33,7 @@ impl OpenStack {
         if self.neutron_changed(now).await? {
             changed = self.memory().of.keys().cloned().collect();
         }
-        // What could not be had may be there by now.
-        changed.extend(self.memory().refused.iter().cloned());
+        changed.extend(self.memory().always_audited().cloned());
         // A second load balancer is its Service's.
         for uid in &mut changed {
             *uid = service_of(uid);

@@ -168,7 +168,7 @@ impl OpenStack {
     /// From when on a list covers everything that is known to have happened to a load balancer.
     pub(super) fn last_touch(&self, id: &Id) -> Instant {
         let now = Instant::now();
-        let recent = now.checked_sub(self.pace()).unwrap_or(now);
+        let recent = now.checked_sub(self.poll_interval()).unwrap_or(now);
         let memory = self.memory();
         let known = memory.balancers.get(id);
         let changed = known.and_then(|known| known.phase.since());

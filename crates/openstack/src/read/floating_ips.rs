@@ -75,7 +75,7 @@ impl OpenStack {
             (roster_at, going) = self.going_ports().await;
             // Not older than what is known of load balancers: one that is gone leads no floating IP
             // anywhere.
-            let recent = ago(self.pace()).max(roster_at);
+            let recent = ago(self.poll_interval()).max(roster_at);
             all = self.all_floating_ips(recent).await?;
         }
         Ok(sought.among(&all, &going))

@@ -149,7 +149,7 @@ impl OpenStack {
         if !missing {
             return Ok(found);
         }
-        let ports = self.all_ports(ago(self.pace())).await?;
+        let ports = self.all_ports(ago(self.poll_interval())).await?;
         Ok(find(&ports).0)
     }
 
@@ -170,7 +170,7 @@ impl OpenStack {
         &self,
         have: &Observed,
     ) -> Result<Option<GroupView>, ObserveError> {
-        let groups = self.all_groups(ago(self.pace())).await?;
+        let groups = self.all_groups(ago(self.poll_interval())).await?;
         let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
         let mut view = GroupView {
             own: true,
@@ -181,7 +181,7 @@ impl OpenStack {
         };
         if view.group.is_some() {
             // Ports may have got the group a moment ago.
-            self.all_ports(ago(self.pace())).await?;
+            self.all_ports(ago(self.poll_interval())).await?;
             self.find_leaving(&mut view, &[]).await?;
         }
         Ok(Some(view))

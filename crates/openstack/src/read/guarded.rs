@@ -31,7 +31,10 @@ impl OpenStack {
         }
         let mut open = unguarded(&spec.nodes, &self.all_ports(ago(FRESH)).await?);
         if !open.is_empty() {
-            open = unguarded(&spec.nodes, &self.all_ports(ago(self.pace())).await?);
+            open = unguarded(
+                &spec.nodes,
+                &self.all_ports(ago(self.poll_interval())).await?,
+            );
         }
         if open.is_empty() {
             return Ok(None);

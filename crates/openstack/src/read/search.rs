@@ -137,7 +137,7 @@ impl OpenStack {
         let Some(known) = known else {
             return remembered;
         };
-        let recent = || ago(self.pace_with(&memory));
+        let recent = || ago(self.poll_interval_with(&memory));
         let Some(changed) = known.phase.since() else {
             if known.row.provisioning_status.is_pending() {
                 remembered.since = remembered.since.max(recent());

@@ -419,6 +419,32 @@ async fn a_service_moves_when_another_instance_is_written_on_it() {
     lab.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_service_whose_annotation_names_an_unknown_instance_shows_the_one_that_serves_it() {
+    let (lab, _inner) = of_the_first(Some("edge")).await;
+    let shown = || {
+        lab.handle.store.read(|pages| {
+            let record = pages.records.get(&key("a")).unwrap();
+            let codes: Vec<Code> = record.reasons.iter().map(|it| it.code).collect();
+            (record.instance, codes)
+        })
+    };
+    let (serving, _) = shown();
+    assert!(serving.is_some());
+    // A second edit finds nothing tracked of it any more.
+    for asked in ["edgy", "edgier"] {
+        let edit = edited(&lab, "a", |row| {
+            let asked = (INSTANCE.to_owned(), asked.to_owned());
+            row.status.marks.extend([asked]);
+        });
+        lab.apply(edit).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(shown(), (serving, vec![Code::UnknownClass]), "{asked}");
+        assert!(holds(&lab.shelf, "a"));
+    }
+    lab.stop().await;
+}
+
 /// What is left of a Service when a manifest replaces it that knows nothing of what was written on
 /// it: the status alone.
 fn replace(row: &mut ServiceRow) {

@@ -197,7 +197,7 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_reported_ag
         last_failure,
         reporting: EventState::default(),
         progress: Progress::default(),
-        last_of_row: true,
+        releases_finalizer: true,
         persisted: Persisted::default(),
     };
     let failed = lab.run_job(job(&lab, spec(&[80, 443]), None)).await;

@@ -60,7 +60,7 @@ const REFILL: Duration = Duration::from_secs(300);
 /// have it.
 pub(super) const DISTINCT: usize = 10;
 
-/// Sayings and budgets that are remembered; the longest unheard go first.
+/// Events and budgets that are remembered. Those that did not occur for the longest time go first.
 pub(super) const MOST: usize = 2048;
 
 impl Correlator {

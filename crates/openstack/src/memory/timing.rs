@@ -8,7 +8,7 @@ use super::phase::Phase;
 
 /// How long Octavia takes for a change.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ChangeTiming {
     /// How long a change usually takes.
     pub(crate) settle: Duration,
     /// When a change was last polled earlier than usual, in case that Octavia has become faster.
@@ -28,9 +28,9 @@ const PESSIMISTIC_PERIOD: Duration = Duration::from_secs(30);
 /// A change that took longer than so many usual ones counts as so many.
 const OUTLIER: u32 = 4;
 
-// === impl Pace ===
+// === impl ChangeTiming ===
 
-impl Default for Pace {
+impl Default for ChangeTiming {
     fn default() -> Self {
         Self {
             settle: FIRST_GUESS,
@@ -40,7 +40,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl ChangeTiming {
     /// Returns the delay before the next poll. It is halved once per [`PROBE_INTERVAL`], so that a
     /// faster Octavia is noticed.
     pub(crate) fn wait(&mut self, now: Instant) -> Duration {

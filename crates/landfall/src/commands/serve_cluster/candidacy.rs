@@ -1,24 +1,24 @@
-//! Whether this replica asks for the Lease: the thin loop around [`Turns`].
+//! Whether this replica asks for the Lease: the thin loop around [`Candidacy`].
 
 use std::time::Duration;
 
-use landfall_engine::leadership::{Role, Times, Turns};
+use landfall_engine::leadership::{Candidacy, Role, Times};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long changes are gathered before the next look: a data plane at work has many.
-const LOOK: Duration = Duration::from_secs(1);
+/// How long changes are gathered before the next decision: a data plane at work has many.
+const DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// Says whether this replica may lead, until its candidacy ends: one that leads and does not come
 /// to work keeps others from theirs. `changes` notifies when `works` may have changed.
-pub(super) async fn take_turns(
+pub(super) async fn follow_candidacy(
     times: Times,
     works: impl Fn() -> bool,
     mut changes: watch::Receiver<u64>,
     mut role: watch::Receiver<Role>,
     able: watch::Sender<bool>,
 ) {
-    let mut turns = Turns::new(&times);
+    let mut candidacy = Candidacy::new(&times);
     loop {
         let term = match *role.borrow_and_update() {
             Role::Leading { term } => Some(term),
@@ -26,7 +26,7 @@ pub(super) async fn take_turns(
         };
         changes.borrow_and_update();
         let now = Instant::now();
-        let (is_able, due) = turns.validate(term, works(), now.into_std());
+        let (is_able, due) = candidacy.validate(term, works(), now.into_std());
         able.send_if_modified(|able| std::mem::replace(able, is_able) != is_able);
         let due_at = due.map_or(now, Instant::from_std);
         tokio::select! {
@@ -42,7 +42,7 @@ pub(super) async fn take_turns(
 
 async fn changed(changes: &mut watch::Receiver<u64>) -> Result<(), watch::error::RecvError> {
     changes.changed().await?;
-    tokio::time::sleep(LOOK).await;
+    tokio::time::sleep(DEBOUNCE).await;
     Ok(())
 }
 
@@ -69,7 +69,7 @@ mod tests {
             let changes = watch::Sender::new(0);
             let works = Arc::new(AtomicBool::new(false));
             let asked = works.clone();
-            let taking = tokio::spawn(take_turns(
+            let taking = tokio::spawn(follow_candidacy(
                 Times::default(),
                 move || asked.load(Ordering::Relaxed),
                 changes.subscribe(),
@@ -104,7 +104,7 @@ mod tests {
         }
 
         async fn settle(&self) {
-            tokio::time::sleep(LOOK * 2).await;
+            tokio::time::sleep(DEBOUNCE * 2).await;
         }
 
         async fn end(self) {
@@ -139,7 +139,7 @@ mod tests {
         assert!(*scene.said.borrow());
         scene.works(false);
         let idle = scene.until(false).await;
-        assert_eq!(idle, (LOOK + Duration::from_secs(60)).as_secs());
+        assert_eq!(idle, (DEBOUNCE + Duration::from_secs(60)).as_secs());
         scene.end().await;
     }
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::Times;
 
-/// When a replica that leads and does not come to work lets another one have its turn.
+/// When a replica that leads and does not come to work releases the Lease to another one.
 #[derive(Clone, Copy, Debug)]
-pub struct Turns {
-    /// How long others have their turn after one that came to nothing.
+pub struct Candidacy {
+    /// How long the Lease is left to others after a term without work.
     rest: Duration,
     phase: Phase,
-    /// How many turns in a row have come to nothing.
+    /// How many terms in a row were without work.
     failed: u32,
 }
 
@@ -23,22 +23,22 @@ enum Phase {
     Able,
     /// It came to lead then, and has not begun to work in this term.
     Idle { term: u64, since: Instant },
-    /// Others have their turn until then.
+    /// The Lease is left to others until then.
     Resting(Instant),
 }
 
-/// How long a first turn without work lasts: longer than what can't be listed is waited for.
-const FIRST_TURN: Duration = Duration::from_secs(60);
+/// How long a first term without work lasts: longer than what can't be listed is waited for.
+const FIRST_TERM: Duration = Duration::from_secs(60);
 
 /// How long any does. They grow, so that a large cluster behind a slow API server is known at last.
-const LONGEST_TURN: Duration = Duration::from_secs(900);
+const LONGEST_TERM: Duration = Duration::from_secs(900);
 
-/// How long others have their turn after it at least: they look several times.
+/// How long the Lease is left to others after it at least: they read it several times.
 const REST: Duration = Duration::from_secs(15);
 
-// === impl Turns ===
+// === impl Candidacy ===
 
-impl Turns {
+impl Candidacy {
     /// Begins with a replica that may lead.
     pub fn new(times: &Times) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Turns {
             return (true, None);
         }
         // Behind a slow API server the lead is lost for a moment again and again, and no other
-        // replica has its turn meanwhile: the clock of the term runs on.
+        // replica leads meanwhile: the clock of the term runs on.
         let Some(term) = term else {
             if let Phase::Resting(_) = self.phase {
                 self.phase = Phase::Able;
@@ -79,8 +79,8 @@ impl Turns {
             Phase::Idle { term: of, since } if of == term => since,
             _ => now,
         };
-        let longest = FIRST_TURN.saturating_mul(1 << self.failed.min(10));
-        let ends = since + longest.min(LONGEST_TURN);
+        let longest = FIRST_TERM.saturating_mul(1 << self.failed.min(10));
+        let ends = since + longest.min(LONGEST_TERM);
         if now < ends {
             self.phase = Phase::Idle { term, since };
             return (true, Some(ends));

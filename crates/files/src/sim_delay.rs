@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// How long work that blocks takes.
 #[derive(Clone)]
-pub struct Pace(Arc<dyn Fn() -> Duration + Send + Sync>);
+pub struct SimDelay(Arc<dyn Fn() -> Duration + Send + Sync>);
 
-// === impl Pace ===
+// === impl SimDelay ===
 
-impl Pace {
+impl SimDelay {
     /// Takes each time as long as `draw` says.
     pub fn new(draw: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(draw))
@@ -21,8 +21,8 @@ impl Pace {
     }
 }
 
-impl fmt::Debug for Pace {
+impl fmt::Debug for SimDelay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pace")
+        f.write_str("SimDelay")
     }
 }

@@ -1,4 +1,4 @@
-//! Turns to write to the API server: what traffic waits for goes first.
+//! Permits to write to the API server: what traffic waits for goes first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ const WRITES: usize = 64;
 /// that are made without end must not keep those before them from being reported.
 const STATUSES: usize = 4;
 
-/// Turns to write, each kind in the order in which it was asked for.
+/// Permits to write, each kind in the order in which it was asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turns(Arc<Mutex<State>>);
+pub(super) struct WritePermits(Arc<Mutex<State>>);
 
-/// A turn to write, which ends when it is dropped.
+/// A permit to write, which ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
-    turns: Turns,
+pub(super) struct WritePermit {
+    permits: WritePermits,
     kind: Kind,
 }
 
@@ -34,8 +34,8 @@ enum Kind {
     Later,
 }
 
-/// A write that waits for its turn.
-type Waiting = oneshot::Sender<Turn>;
+/// A write that waits for its permit.
+type Waiting = oneshot::Sender<WritePermit>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -45,38 +45,38 @@ struct State {
     waiting_laters: VecDeque<Waiting>,
 }
 
-// === impl Turns ===
+// === impl WritePermits ===
 
-impl Turns {
-    /// Waits for a turn to write what traffic waits for.
-    pub(super) async fn first(&self) -> Option<Turn> {
-        self.turn(|state| &mut state.waiting_firsts).await
+impl WritePermits {
+    /// Waits for a permit to write what traffic waits for.
+    pub(super) async fn first(&self) -> Option<WritePermit> {
+        self.permit(|state| &mut state.waiting_firsts).await
     }
 
-    /// Waits for a turn to write anything else.
-    pub(super) async fn later(&self) -> Option<Turn> {
-        self.turn(|state| &mut state.waiting_laters).await
+    /// Waits for a permit to write anything else.
+    pub(super) async fn later(&self) -> Option<WritePermit> {
+        self.permit(|state| &mut state.waiting_laters).await
     }
 
-    async fn turn(&self, queue: fn(&mut State) -> &mut VecDeque<Waiting>) -> Option<Turn> {
-        let (waiting, turn) = oneshot::channel();
+    async fn permit(&self, queue: fn(&mut State) -> &mut VecDeque<Waiting>) -> Option<WritePermit> {
+        let (waiting, permit) = oneshot::channel();
         queue(&mut self.state()).push_back(waiting);
         self.hand_out();
-        // What waits is only ever dropped by handing it a turn.
-        turn.await.ok()
+        // What waits is only ever dropped by handing it a permit.
+        permit.await.ok()
     }
 
-    /// Gives free turns to those that wait.
+    /// Gives free permits to those that wait.
     fn hand_out(&self) {
         loop {
-            // Sent when the state is free again: a turn that is not taken ends at once.
+            // Sent when the state is free again: a permit that is not taken ends at once.
             let next = self.state().next();
             let Some((kind, waiting)) = next else { return };
-            let turn = Turn {
-                turns: self.clone(),
+            let permit = WritePermit {
+                permits: self.clone(),
                 kind,
             };
-            drop(waiting.send(turn));
+            drop(waiting.send(permit));
         }
     }
 
@@ -85,19 +85,19 @@ impl Turns {
     }
 }
 
-// === impl Turn ===
+// === impl WritePermit ===
 
-impl Drop for Turn {
+impl Drop for WritePermit {
     fn drop(&mut self) {
-        self.turns.state().end(self.kind);
-        self.turns.hand_out();
+        self.permits.state().end(self.kind);
+        self.permits.hand_out();
     }
 }
 
 // === impl State ===
 
 impl State {
-    /// Takes the next turn, if one is free and something waits for it.
+    /// Takes the next permit, if one is free and something waits for it.
     fn next(&mut self) -> Option<(Kind, Waiting)> {
         // Those given up would otherwise count as waiting.
         for queue in [&mut self.waiting_firsts, &mut self.waiting_laters] {
@@ -139,18 +139,18 @@ mod tests {
         }
     }
 
-    /// Takes all turns.
-    fn taken(turns: &Turns) -> Vec<Turn> {
-        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(turns.first())));
-        firsts.map(|turn| turn.flatten().unwrap()).collect()
+    /// Takes all permits.
+    fn taken(permits: &WritePermits) -> Vec<WritePermit> {
+        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(permits.first())));
+        firsts.map(|permit| permit.flatten().unwrap()).collect()
     }
 
     #[test]
     fn a_few_statuses_are_written_beside_what_traffic_waits_for() {
-        let turns = Turns::default();
-        let mut taken = taken(&turns);
-        let mut firsts: Vec<_> = (0..WRITES).map(|_| Box::pin(turns.first())).collect();
-        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(turns.later())).collect();
+        let permits = WritePermits::default();
+        let mut taken = taken(&permits);
+        let mut firsts: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.first())).collect();
+        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.later())).collect();
         assert!(firsts.iter_mut().all(|it| look(it).is_none()));
         assert!(laters.iter_mut().all(|it| look(it).is_none()));
         taken.truncate(WRITES / 2);
@@ -164,8 +164,8 @@ mod tests {
 
     #[test]
     fn statuses_have_all_turns_when_nothing_else_waits() {
-        let turns = Turns::default();
-        let mut laters: Vec<_> = (0..=WRITES).map(|_| Box::pin(turns.later())).collect();
+        let permits = WritePermits::default();
+        let mut laters: Vec<_> = (0..=WRITES).map(|_| Box::pin(permits.later())).collect();
         let mut reported: Vec<_> = laters.iter_mut().filter_map(look).collect();
         assert_eq!(reported.len(), WRITES);
         reported.pop();
@@ -174,9 +174,9 @@ mod tests {
 
     #[test]
     fn statuses_that_wait_have_all_turns_once_nothing_else_does() {
-        let turns = Turns::default();
-        let taken = taken(&turns);
-        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(turns.later())).collect();
+        let permits = WritePermits::default();
+        let taken = taken(&permits);
+        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.later())).collect();
         assert!(laters.iter_mut().all(|it| look(it).is_none()));
         drop(taken);
         assert!(laters.iter_mut().all(|it| look(it).flatten().is_some()));
@@ -184,41 +184,41 @@ mod tests {
 
     #[test]
     fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
-        let turns = Turns::default();
-        let mut taken = taken(&turns);
-        let mut status = Box::pin(turns.later());
+        let permits = WritePermits::default();
+        let mut taken = taken(&permits);
+        let mut status = Box::pin(permits.later());
         assert!(look(&mut status).is_none());
-        let mut others: Vec<_> = (0..100).map(|_| Box::pin(turns.first())).collect();
+        let mut others: Vec<_> = (0..100).map(|_| Box::pin(permits.first())).collect();
         assert!(others.iter_mut().all(|it| look(it).is_none()));
         taken.pop();
-        let turn = look(&mut status);
-        assert!(turn.is_some());
+        let permit = look(&mut status);
+        assert!(permit.is_some());
         assert!(others.iter_mut().all(|it| look(it).is_none()));
     }
 
     #[test]
     fn a_write_that_was_given_up_takes_no_turn() {
-        let turns = Turns::default();
-        let mut taken = taken(&turns);
-        let mut given_up = Box::pin(turns.first());
+        let permits = WritePermits::default();
+        let mut taken = taken(&permits);
+        let mut given_up = Box::pin(permits.first());
         assert!(look(&mut given_up).is_none());
-        let mut after = Box::pin(turns.first());
+        let mut after = Box::pin(permits.first());
         assert!(look(&mut after).is_none());
         drop(given_up);
         taken.pop();
-        let turn = look(&mut after).flatten();
-        assert!(turn.is_some());
-        drop((turn, taken));
-        assert_eq!(turns.state().firsts, 0);
+        let permit = look(&mut after).flatten();
+        assert!(permit.is_some());
+        drop((permit, taken));
+        assert_eq!(permits.state().firsts, 0);
     }
 
     #[test]
     fn a_turn_that_is_handed_to_a_write_just_given_up_goes_to_the_next() {
-        let turns = Turns::default();
-        let mut taken = taken(&turns);
-        let mut given_up = Box::pin(turns.first());
+        let permits = WritePermits::default();
+        let mut taken = taken(&permits);
+        let mut given_up = Box::pin(permits.first());
         assert!(look(&mut given_up).is_none());
-        let mut after = Box::pin(turns.first());
+        let mut after = Box::pin(permits.first());
         assert!(look(&mut after).is_none());
         taken.pop();
         drop(given_up);
