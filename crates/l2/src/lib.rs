@@ -1,0 +1,8 @@
+//! Announcing addresses in the networks of a node: which node announces an address (election), and
+//! how it answers for it (ARP for IPv4, Neighbour Discovery for IPv6).
+//!
+//! A later `landfall speaker` decides what to announce; this crate knows no Service and no
+//! Kubernetes.
+
+pub mod mac;
+pub mod packet;
