@@ -4,5 +4,6 @@
 //! A later `landfall speaker` decides what to announce; this crate knows no Service and no
 //! Kubernetes.
 
+pub mod election;
 pub mod mac;
 pub mod packet;
