@@ -5,5 +5,6 @@
 //! Kubernetes.
 
 pub mod election;
+pub mod interfaces;
 pub mod mac;
 pub mod packet;
