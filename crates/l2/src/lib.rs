@@ -5,6 +5,7 @@
 //! Kubernetes.
 
 pub mod election;
+pub mod fsm;
 pub mod interfaces;
 pub mod mac;
 pub mod packet;
