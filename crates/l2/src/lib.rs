@@ -4,6 +4,7 @@
 //! A later `landfall speaker` decides what to announce; this crate knows no Service and no
 //! Kubernetes.
 
+pub mod driver;
 pub mod election;
 pub mod fsm;
 pub mod interfaces;
