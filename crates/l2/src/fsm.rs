@@ -40,10 +40,11 @@ pub struct Settings {
     pub probes: u8,
     /// The time that a host has to answer a probe.
     pub probe_interval: Duration,
-    /// How long an address that another host has is left alone.
+    /// How long an address that another host has is left alone, and how long a conflict that is
+    /// reported counts as the same after its last message.
     pub conflict_retry: Duration,
-    /// The shortest time between two defences of an address, and between two events about it
-    /// (RFC 5227, section 2.4).
+    /// The shortest time between two defences of an address (RFC 5227, section 2.4), and between
+    /// two events about conflicts.
     pub defence_interval: Duration,
 }
 

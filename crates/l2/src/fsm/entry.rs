@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::{Announcement, Conflict, Event, Settings, Start, State};
+use crate::mac::MacAddress;
 
 /// An address.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Entry {
     phase: Phase,
     defended: Option<Instant>,
     reported: Option<Instant>,
+    /// The host whose refusal was reported.
+    refused_by: Option<MacAddress>,
 }
 
 /// What an address is doing, with what only that needs.
@@ -72,6 +75,7 @@ impl Entry {
             phase: Phase::Waiting,
             defended: None,
             reported: None,
+            refused_by: None,
         }
     }
 
@@ -207,8 +211,14 @@ impl Entry {
                 self.conflict = Some(conflict);
                 self.phase = Phase::Conflicted;
                 self.next = Some(now + settings.conflict_retry);
+                let mut event = None;
+                // Once, and not once per retry.
+                if self.refused_by != Some(conflict.mac) {
+                    event = self.report(now, Event::Refused(conflict), settings);
+                    self.refused_by = event.map(|_| conflict.mac);
+                }
                 Reaction {
-                    event: self.report(now, Event::Refused(conflict), settings),
+                    event,
                     defends: false,
                 }
             }
@@ -219,7 +229,10 @@ impl Entry {
                 Reaction::default()
             }
             Phase::Announcing { .. } => {
-                self.conflict = Some(conflict);
+                let before = self.conflict.replace(conflict);
+                let goes_on = before.is_some_and(|it| {
+                    it.mac == conflict.mac && now < it.last + settings.conflict_retry
+                });
                 let last = self
                     .defended
                     .is_some_and(|at| now < at + settings.defence_interval);
@@ -227,10 +240,12 @@ impl Entry {
                 if defends {
                     self.defended = Some(now);
                 }
-                Reaction {
-                    event: self.report(now, Event::Disputed(conflict), settings),
-                    defends,
-                }
+                let event = if goes_on {
+                    None
+                } else {
+                    self.report(now, Event::Disputed(conflict), settings)
+                };
+                Reaction { event, defends }
             }
         }
     }
@@ -254,6 +269,7 @@ impl Entry {
     }
 
     fn announce(&mut self, now: Instant, was_announced: bool, settings: &Settings) {
+        self.refused_by = None;
         self.phase = Phase::Announcing {
             burst_until: now + settings.burst,
             was_announced,

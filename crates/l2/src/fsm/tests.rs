@@ -575,8 +575,29 @@ fn a_host_that_uses_an_address_is_reported_and_answered_by_a_defence() {
         scene.run(9_999);
         assert_eq!(scene.receive(frame), []);
         scene.run(1);
+        assert_eq!(scene.receive(frame).len(), sent, "reported already");
+        // After a while without a sign of it, it is another conflict.
+        scene.run(30_000);
         assert_eq!(scene.receive(frame).len(), 1 + sent);
     }
+}
+
+#[test]
+fn a_host_that_keeps_an_address_is_reported_once_and_another_host_again() {
+    let mut scene = Scene::new();
+    scene.announce(&[V4], &announcement(Start::Probe));
+    let refused = |scene: &mut Scene, mac| {
+        let outputs = scene.receive(&claims(mac)[0]);
+        assert_eq!(scene.state(V4), State::Conflicted);
+        let probed = scene.run(30_000);
+        assert!(matches!(probed[..], [Seen::Probe(_, 1)]), "{probed:?}");
+        outputs.len()
+    };
+    assert_eq!(refused(&mut scene, HOST), 1);
+    assert_eq!(refused(&mut scene, HOST), 0);
+    assert_eq!(refused(&mut scene, PEER), 1, "not known as a peer");
+    scene.run(1_000);
+    assert_eq!(scene.state(V4), State::Announcing);
 }
 
 #[test]
