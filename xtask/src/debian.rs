@@ -35,8 +35,8 @@ pub struct Need {
     shown_by: &'static [&'static str],
 }
 
-/// For the tests: a browser for the status page, a client that isn't ours, network tools; then what
-/// the OpenStack of the test bed stands on.
+/// For the tests: a browser for the status page, a client that isn't ours, network tools,
+/// neighbours that aren't ours; then what the OpenStack of the test bed stands on.
 pub const FOR_TESTS: &[Need] = &[
     Need {
         package: "chromium",
@@ -57,6 +57,18 @@ pub const FOR_TESTS: &[Need] = &[
     Need {
         package: "conntrack",
         shown_by: &["conntrack"],
+    },
+    Need {
+        package: "iputils-arping",
+        shown_by: &["arping"],
+    },
+    Need {
+        package: "ndisc6",
+        shown_by: &["ndisc6"],
+    },
+    Need {
+        package: "tcpdump",
+        shown_by: &["tcpdump"],
     },
     Need {
         package: "mariadb-server",

@@ -12,12 +12,12 @@ use crate::stage::Stages;
 /// Help of `fuzz`.
 pub const HELP: &str = "\
 Targets: http1-requests, http1-responses, chunked-bodies, http1-connections, http2-frames,
-proxy-headers, tls-hellos, manifests. Each runs in a process of its own, whose memory must not
-grow. `cargo test` runs the first 3,000 cases of each. A case that fails is printed; repeat it with
---target, --seed and --first, and --cases 1.";
+proxy-headers, tls-hellos, manifests, arp-ndp-frames. Each runs in a process of its own, whose
+memory must not grow. `cargo test` runs the first 3,000 cases of each. A case that fails is printed;
+repeat it with --target, --seed and --first, and --cases 1.";
 
 /// Each target, the crate that has it, and the test that it is.
-const TARGETS: [(&str, &str, &str); 8] = [
+const TARGETS: [(&str, &str, &str); 9] = [
     ("http1-requests", "proxy", "http::fuzz::fuzz_http1_requests"),
     (
         "http1-responses",
@@ -38,6 +38,7 @@ const TARGETS: [(&str, &str, &str); 8] = [
     ),
     ("tls-hellos", "proxy", "tls::fuzz::fuzz_tls_hellos"),
     ("manifests", "files", "manifest::fuzz::fuzz_manifests"),
+    ("arp-ndp-frames", "l2", "fsm::fuzz::fuzz_frames"),
 ];
 
 /// A target that takes longer hangs.

@@ -16,6 +16,8 @@ pub mod limits;
 pub mod listen;
 pub mod local_port;
 pub mod memory;
+pub mod netlink;
+pub mod packet;
 pub mod pipe;
 pub mod rights;
 pub mod routes;
