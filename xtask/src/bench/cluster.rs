@@ -6,6 +6,7 @@
 //!   10,000 Services, 10,000 EndpointSlices, 500 Nodes
 //! ```
 
+mod floor;
 mod moves;
 mod objects;
 
@@ -25,6 +26,7 @@ use super::distribution::distribution;
 use super::listening::listening;
 use super::proxy::{machine, process};
 use crate::place::Place;
+use floor::floor;
 use moves::Moves;
 use objects::{node, service, slice};
 
@@ -37,6 +39,7 @@ Examples:
   cargo xtask bench cluster
   cargo xtask bench cluster --served 10000          (with a listener for each Service)
   cargo xtask bench cluster --services 500 --nodes 20
+  cargo xtask bench cluster --services 1000 --served 1000 --floor
   cargo xtask bench cluster --landfall old/landfall --landfall new/landfall     (on one cluster)";
 
 /// `bench cluster`
@@ -64,6 +67,10 @@ pub struct ClusterArgs {
     /// is served
     #[arg(long, value_name = "N", default_value_t = 200)]
     moves: u32,
+    /// First, measure the writes of a first start alone, sent by curl for as many other Services
+    /// as are to be served
+    #[arg(long)]
+    floor: bool,
     /// The Landfall to measure, if not the one just built; several are measured one after another
     /// on the same cluster
     #[arg(long, value_name = "PROGRAM")]
@@ -103,6 +110,17 @@ pub async fn run(place: &Place, args: &ClusterArgs) -> anyhow::Result<()> {
         [] => &built,
         named => named,
     };
+    if args.floor {
+        let took = floor(&cluster, args.served).await?;
+        println!(
+            "{} Services: the writes that traffic waits for take {:.2?} alone, all others {:.2?}; \
+             load {}",
+            args.served,
+            took.firsts,
+            took.rest,
+            machine::load()
+        );
+    }
     if let (true, Some(program)) = (args.served > 0, programs.first()) {
         let mut first = Controller::start(program, &cluster).await?;
         first.serves(args.served).await?;
