@@ -171,6 +171,19 @@ impl Memory {
         if let Key::Creating(service) = key {
             self.unanswered.remove(service);
         }
+        match change {
+            Change::CreateService {
+                load_balancer,
+                body,
+            } => {
+                let place = place(load_balancer, body.port, &body.protocol);
+                self.removed.remove(&place);
+            }
+            Change::DeleteLoadBalancer { load_balancer } => {
+                self.removed.retain(|(id, ..), _| id != load_balancer);
+            }
+            _ => {}
+        }
         self.rows.apply(change, id, now);
     }
 

@@ -137,7 +137,7 @@ fn removal(plan: &mut Plan<Change>, intent: &Intent, owner: &Owner, have: &LoadB
 // === impl Decision ===
 
 impl Decision {
-    /// Refuses an id that is none. Nothing is created for it: a person meant an NLB that is there.
+    /// Refuses an invalid id. Nothing is created for it: a person meant an NLB that is there.
     fn given_id(&mut self, intent: &Intent, have: &Observed) {
         let given = intent.extensions.exoscale.load_balancer.as_ref();
         if let (Err(reason), None) = (options::id(given), &have.missing) {

@@ -12,7 +12,7 @@ use crate::rig::{Rig, key, web};
 
 const NOTHING: Vec<String> = Vec::new();
 const AUDIT: Duration = Duration::from_secs(600);
-const STRANGER: &str = "6f1b5d1c-8a70-4f5c-9d0e-0b8f9a1c2d3e";
+const OTHER_SERVICE: &str = "6f1b5d1c-8a70-4f5c-9d0e-0b8f9a1c2d3e";
 
 fn id(object: &Value) -> String {
     object["id"].as_str().unwrap().to_owned()
@@ -47,7 +47,7 @@ async fn a_port_of_another_service_in_a_load_balancer_of_ours_is_not_taken() {
     let mut rig = Rig::new();
     rig.apply(web()).await;
     let nlb = id(&rig.nlb());
-    let name = format!("{STRANGER}-443");
+    let name = format!("{OTHER_SERVICE}-443");
     rig.sim.add_service(&nlb, &name, 443, &rig.pool);
     let theirs = rig.service(443);
     rig.apply(two()).await;
