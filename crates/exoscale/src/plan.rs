@@ -1,6 +1,6 @@
 //! From what exists to what shall. Pure.
 
-use landfall_model::plan::Plan;
+use landfall_model::plan::{Plan, Planned, Upcoming};
 use landfall_model::{Code, Intent, Reason};
 
 use crate::objects::{
@@ -104,6 +104,7 @@ fn steps(intent: &Intent, plan: Plan<Change>) -> Plan<Step> {
         all.push(step, planned.because);
     }
     all.waits = plan.waits;
+    all.upcoming = plan.upcoming;
     all
 }
 
@@ -195,17 +196,19 @@ impl Decision {
                     let remedy = "choose another port, or remove that service";
                     self.refusals.push(reason.remedy(remedy));
                 }
-                None => match pool_refusal(&want, found, refused) {
-                    Some((reason, pool)) => {
+                None => {
+                    let mut want = want.clone();
+                    if let Some((reason, pool)) = pool_refusal(&want, found, refused) {
                         self.refusals.push(reason);
-                        let want = WantedService {
-                            pool,
-                            ..want.clone()
-                        };
-                        service(&mut self.plan, &have.id, &want, found);
+                        want.pool = pool;
                     }
-                    None => service(&mut self.plan, &have.id, &want, found),
-                },
+                    let mut pools = have
+                        .services
+                        .iter()
+                        .filter_map(|it| it.instance_pool.as_ref());
+                    let proven = pools.any(|it| it.id == want.pool);
+                    service(&mut self.plan, &have.id, &want, found, proven);
+                }
             }
             self.wanted.services.push(want);
         }
@@ -259,8 +262,8 @@ impl Decision {
 }
 
 /// Returns why an NLB service can't get its instance pool, and the one that it keeps: the cloud has
-/// refused the same port with that pool, and to try again it would be deleted. One that is gone for
-/// the sake of another pool gets the one that it had.
+/// refused to delete it, or a port with that pool, for which it would be deleted. One that is gone
+/// for the sake of another pool gets the one that it had.
 fn pool_refusal(
     want: &WantedService,
     have: Option<&LoadBalancerService>,
@@ -268,9 +271,10 @@ fn pool_refusal(
 ) -> Option<(Reason, Id)> {
     let refusal = refused.iter().find(|it| match &it.change {
         Change::CreateService { body, .. } => {
-            (body.port, &body.protocol) == (want.port, &want.protocol)
-                && body.instance_pool.id == want.pool
+            let same_port = (body.port, &body.protocol) == (want.port, &want.protocol);
+            (same_port || have.is_some()) && body.instance_pool.id == want.pool
         }
+        Change::DeleteService { id, .. } => have.is_some_and(|have| have.id == *id),
         _ => false,
     })?;
     let pool = match have {
@@ -281,12 +285,13 @@ fn pool_refusal(
     Some((refusal.reason.clone(), pool.clone()))
 }
 
-/// One port.
+/// Plans one port; `proven`: the NLB has a service of the wanted instance pool.
 fn service(
     plan: &mut Plan<Change>,
     load_balancer: &Id,
     want: &WantedService,
     have: Option<&LoadBalancerService>,
+    proven: bool,
 ) {
     let create = || Change::CreateService {
         load_balancer: load_balancer.clone(),
@@ -299,10 +304,22 @@ fn service(
     let (load_balancer, id) = (load_balancer.clone(), have.id.clone());
     if have.instance_pool.as_ref().map(|it| &it.id) != Some(&want.pool) {
         // A pool can't be changed, and two can't have one port.
-        let create = create();
+        let what = create().to_string();
         let change = Change::DeleteService { load_balancer, id };
-        plan.push(change, "it has another instance pool");
-        plan.push(create, "it gets another instance pool");
+        // One port after the other, and while the cloud may refuse the pool, only the first one.
+        let tries = |it: &Planned<Change>| match &it.step {
+            Change::CreateService { body, .. } => body.instance_pool.id == want.pool,
+            _ => false,
+        };
+        if plan.upcoming.is_empty() && (proven || !plan.steps.iter().any(tries)) {
+            plan.push(change, "it has another instance pool");
+        } else {
+            let because = "it has another instance pool";
+            let what = change.to_string();
+            plan.upcoming.push(Upcoming { what, because });
+        }
+        let because = "it gets another instance pool";
+        plan.upcoming.push(Upcoming { what, because });
         return;
     }
     let describe = have.description != want.description && !want.description.is_empty();

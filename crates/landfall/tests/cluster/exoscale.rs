@@ -3,11 +3,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-use landfall_testkit::exoscale::{KEY, SECRET, Sim, ZONE};
+use landfall_testkit::exoscale::{KEY, SECRET, Served, Sim, ZONE};
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, DEADLINE, LOOK, address, text};
-use crate::replica::Replica;
+use crate::replica::{Replica, landfall, printed};
 
 /// The manifests as people find them.
 const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/exoscale");
@@ -65,16 +65,13 @@ fn replica(bed: &Bed, name: &str) -> Replica {
     Replica::spawn(bed, name, free(), &["--config", text(&config)])
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_examples_for_exoscale_become_what_they_promise_with_two_replicas() {
-    let bed = Bed::open("exoscale").await;
+/// A cluster whose nodes are the instances of a pool, that pool, and a configuration.
+async fn open(name: &str) -> (Bed, Sim, String, Served) {
+    let bed = Bed::open(name).await;
     let sim = Sim::new();
     sim.configure(|settings| settings.polls = 1);
     let pool = sim.add_pool("web");
     add_nodes(&bed, &sim, &pool).await;
-    let shared = sim.add_load_balancer("shared");
-    sim.add_service(&shared, "ssh", 22, &pool);
-    let of_others = sim.load_balancers();
     let served = sim.serve(0).await.unwrap();
     let key = json!({"api_key": KEY, "api_secret": SECRET}).to_string();
     let credentials = bed.write("credentials.json", &key);
@@ -85,6 +82,25 @@ async fn the_examples_for_exoscale_become_what_they_promise_with_two_replicas() 
         text(&credentials)
     );
     bed.write("landfall.yaml", &config);
+    (bed, sim, pool, served)
+}
+
+/// What a command prints that reads cluster and cloud as the administrator.
+async fn run(bed: &Bed, arguments: &[&str]) -> String {
+    let mut command = landfall(bed.cluster.directory());
+    command
+        .args(arguments)
+        .args(["--kubeconfig", text(bed.cluster.admin())])
+        .args(["--config", "landfall.yaml"]);
+    printed(command).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_examples_for_exoscale_become_what_they_promise_with_two_replicas() {
+    let (bed, sim, pool, _served) = open("exoscale").await;
+    let shared = sim.add_load_balancer("shared");
+    sim.add_service(&shared, "ssh", 22, &pool);
+    let of_others = sim.load_balancers();
     let mut first = replica(&bed, "first");
     first.ready().await;
     let mut second = replica(&bed, "second");
@@ -173,4 +189,74 @@ async fn the_examples_for_exoscale_become_what_they_promise_with_two_replicas() 
     bed.run(&[&delete[..], &SERVICES].concat()).await;
     assert_eq!(sim.load_balancers(), of_others);
     second.stop().await;
+}
+
+const WEB: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: LoadBalancer
+  ports: [{name: web, port: 80, nodePort: 30080}]
+";
+
+/// Makes what the controller of Exoscale makes of the Service, as it leaves it.
+async fn reference_makes(bed: &Bed, sim: &Sim, pool: &str) {
+    let service = bed.service("web").await;
+    let uid = service["metadata"]["uid"].as_str().unwrap();
+    let id = sim.add_load_balancer(&format!("k8s-{uid}"));
+    let made = sim.add_service(&id, &format!("{uid}-80"), 80, pool);
+    sim.edit_service(&id, &made, "target-port", json!(30_080));
+    let check = json!({"mode": "tcp", "port": 30_080, "interval": 10, "timeout": 5, "retries": 1});
+    sim.edit_service(&id, &made, "healthcheck", check);
+    let annotations = [
+        format!("{PREFIX}id={id}"),
+        format!("{PREFIX}service-instancepool-id={pool}"),
+    ];
+    let annotate = ["annotate", "service", "web"];
+    let annotations = annotations.each_ref().map(String::as_str);
+    bed.run(&[&annotate[..], &annotations].concat()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_exoscales_controller_made_is_taken_over_without_a_write_to_the_cloud() {
+    let (bed, sim, pool, _served) = open("takeover").await;
+    bed.apply(WEB).await;
+    reference_makes(&bed, &sim, &pool).await;
+    let before = sim.load_balancers();
+
+    let apply = [
+        "adopt",
+        "--apply",
+        "--timeout",
+        "60",
+        "--namespace",
+        "default",
+    ];
+    let reported = run(&bed, &apply).await;
+    assert!(reported.contains("1 of 1 Service taken over"), "{reported}");
+    assert!(sim.writes().is_empty(), "{:#?}", sim.writes());
+    assert_eq!(sim.load_balancers(), before);
+    let published = bed.service("web").await;
+    assert_eq!(address(&published), before[0]["ip"].as_str());
+
+    // Only what carries the UID of this cluster is an orphan of it.
+    let system = bed.kubectl().get(&["namespace", "kube-system"]).await;
+    let own = system.unwrap()["metadata"]["uid"].clone();
+    let another = "77777777-7777-4777-8777-777777777777";
+    for (name, cluster) in [("leaked", own), ("other", json!(another))] {
+        let id = sim.add_load_balancer(name);
+        let labels = json!({"landfall-cluster": cluster, "landfall-service-uid": another,
+            "landfall-namespace": "gone", "landfall-service": "gone"});
+        sim.edit_load_balancer(&id, "labels", labels);
+    }
+    let reported = run(&bed, &["orphans", "--delete", "--yes"]).await;
+    assert!(
+        reported.contains("deleted load balancer leaked"),
+        "{reported}"
+    );
+    let left = sim.load_balancers();
+    let left: Vec<&str> = left.iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(!left.contains(&"leaked"), "{left:?}");
 }
