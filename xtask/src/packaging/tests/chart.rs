@@ -216,6 +216,41 @@ fn without_privileged_ports_the_pod_has_an_unprivileged_user_and_no_capability()
 }
 
 #[test]
+fn an_instance_on_exoscale_has_its_key_mounted_and_needs_no_network_of_the_node() {
+    let instance = concat!(
+        r#"config={"instances":[{"name":"exoscale","default":false,"provider":"#,
+        r#"{"kind":"exoscale","zone":"ch-gva-2","credentialsFile":"/etc/openstack"}}]}"#,
+    );
+    let values = [
+        instance,
+        "hostNetwork=false",
+        r#"admin={"address":"0.0.0.0","port":9640,"tokenSecret":""}"#,
+        r#"cloudSecret="exoscale-key""#,
+    ];
+    let chart = rendered("landfall", &values).unwrap();
+    let file = chart.one("ConfigMap", "landfall")["data"]["landfall.yaml"].clone();
+    let config = landfall_config::file::parse("landfall.yaml", file.as_str().unwrap()).unwrap();
+    assert_eq!(config.instances.len(), 1);
+    let pod = pod(&chart);
+    assert_eq!(pod["hostNetwork"], json!(false));
+    let volumes = pod["volumes"].as_array().unwrap();
+    let secret = volumes
+        .iter()
+        .find(|it| it["secret"]["secretName"] == "exoscale-key");
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    let mount = mounts
+        .iter()
+        .find(|it| it["name"] == secret.unwrap()["name"]);
+    assert_eq!(mount.unwrap()["mountPath"], "/etc/openstack");
+    let values = [instance.replace("ch-gva-2\"", "ch-gva-2\",\"zome\":\"x\"")];
+    let refused = rendered("landfall", &[&values[0]]).unwrap_err();
+    assert!(
+        refused.contains("zome") || refused.contains("oneOf"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn another_configuration_restarts_the_replicas() {
     let template = |values: &[&str]| {
         let chart = rendered("landfall", values).unwrap();
