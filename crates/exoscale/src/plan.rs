@@ -1,6 +1,6 @@
 //! From what exists to what shall. Pure.
 
-use landfall_model::plan::{Plan, Planned, Upcoming};
+use landfall_model::plan::{Plan, Upcoming};
 use landfall_model::{Code, Intent, Reason};
 
 use crate::objects::{
@@ -187,28 +187,24 @@ impl Decision {
         for want in std::mem::take(&mut self.wanted.services) {
             let found = have.services.iter().find(|it| want.is(it));
             let taken = found.filter(|it| !owner.may_change(have, it, own) && !want.equals(it));
-            match taken {
-                Some(service) => {
-                    let port = format!("{}/{}", want.port, want.protocol);
-                    let message =
-                        format!("{port} of load balancer {} is {}", have.name, service.name);
-                    let reason = Reason::error(Code::PortInUse, message).at("spec.ports");
-                    let remedy = "choose another port, or remove that service";
-                    self.refusals.push(reason.remedy(remedy));
+            if let Some(service) = taken {
+                let port = format!("{}/{}", want.port, want.protocol);
+                let message = format!("{port} of load balancer {} is {}", have.name, service.name);
+                let reason = Reason::error(Code::PortInUse, message).at("spec.ports");
+                let remedy = "choose another port, or remove that service";
+                self.refusals.push(reason.remedy(remedy));
+            } else {
+                let mut want = want.clone();
+                if let Some((reason, pool)) = pool_refusal(&want, found, refused) {
+                    self.refusals.push(reason);
+                    want.pool = pool;
                 }
-                None => {
-                    let mut want = want.clone();
-                    if let Some((reason, pool)) = pool_refusal(&want, found, refused) {
-                        self.refusals.push(reason);
-                        want.pool = pool;
-                    }
-                    let mut pools = have
-                        .services
-                        .iter()
-                        .filter_map(|it| it.instance_pool.as_ref());
-                    let proven = pools.any(|it| it.id == want.pool);
-                    service(&mut self.plan, &have.id, &want, found, proven);
-                }
+                let mut pools = have
+                    .services
+                    .iter()
+                    .filter_map(|it| it.instance_pool.as_ref());
+                let proven = pools.any(|it| it.id == want.pool);
+                service(&mut self.plan, &have.id, &want, found, proven);
             }
             self.wanted.services.push(want);
         }
@@ -307,11 +303,14 @@ fn service(
         let what = create().to_string();
         let change = Change::DeleteService { load_balancer, id };
         // One port after the other, and while the cloud may refuse the pool, only the first one.
-        let tries = |it: &Planned<Change>| match &it.step {
-            Change::CreateService { body, .. } => body.instance_pool.id == want.pool,
-            _ => false,
+        let wants_pool = |change: &Change| {
+            let Change::CreateService { body, .. } = change else {
+                return false;
+            };
+            body.instance_pool.id == want.pool
         };
-        if plan.upcoming.is_empty() && (proven || !plan.steps.iter().any(tries)) {
+        let tried = plan.steps.iter().any(|it| wants_pool(&it.step));
+        if plan.upcoming.is_empty() && (proven || !tried) {
             plan.push(change, "it has another instance pool");
         } else {
             let because = "it has another instance pool";
