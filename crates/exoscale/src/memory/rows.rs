@@ -67,7 +67,8 @@ impl Rows {
         self.listed_at = Some(at);
     }
 
-    /// Takes an NLB that was asked for at this time; `None`: it does not exist.
+    /// Takes an NLB that was asked for at this time; `None`: it does not exist. Only the list
+    /// proves that, because a Service is released for good when its NLB is gone.
     pub fn put(&mut self, id: &Id, found: Option<LoadBalancer>, at: Instant) {
         let newer = self.known.get(id).is_some_and(|row| row.at > at);
         if newer {
@@ -82,7 +83,10 @@ impl Rows {
                 };
                 self.known.insert(id.clone(), row);
             }
-            None => drop(self.known.remove(id)),
+            None => {
+                self.known.remove(id);
+                self.listed_at = None;
+            }
         }
     }
 

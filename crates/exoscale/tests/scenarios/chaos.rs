@@ -19,6 +19,8 @@ use crate::rig::{Rig, key};
 
 /// As many as a debug build runs in half a minute.
 const STORIES: u64 = 30;
+/// Stories that failed once: the NLB of a Service was read as gone by its id alone.
+const RECORDED: [u64; 7] = [1187, 2889, 2920, 3482, 4143, 4353, 6636];
 const STATUSES: [u16; 9] = [400, 401, 403, 404, 409, 422, 429, 500, 503];
 
 /// What a Service asks for: ports and `NodePorts`.
@@ -36,7 +38,11 @@ fn whatever_happens_services_converge_and_nothing_is_left_behind() {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
     let seeds: Vec<u64> = match number("LANDFALL_TEST_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("LANDFALL_TEST_SCHEDULES").unwrap_or(STORIES)).collect(),
+        None => {
+            let count = number("LANDFALL_TEST_SCHEDULES").unwrap_or(STORIES);
+            let recorded = RECORDED.into_iter().filter(|seed| *seed >= count);
+            (0..count).chain(recorded).collect()
+        }
     };
     let (next, faults) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let play = || {
