@@ -74,19 +74,16 @@ impl Rows {
         if newer {
             return;
         }
-        match found {
-            Some(load_balancer) => {
-                let row = Row {
-                    load_balancer,
-                    at,
-                    certainty: Certainty::Read,
-                };
-                self.known.insert(id.clone(), row);
-            }
-            None => {
-                self.known.remove(id);
-                self.listed_at = None;
-            }
+        if let Some(load_balancer) = found {
+            let row = Row {
+                load_balancer,
+                at,
+                certainty: Certainty::Read,
+            };
+            self.known.insert(id.clone(), row);
+        } else {
+            self.known.remove(id);
+            self.listed_at = None;
         }
     }
 

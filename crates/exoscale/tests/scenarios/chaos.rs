@@ -36,13 +36,12 @@ struct Story {
 #[test]
 fn whatever_happens_services_converge_and_nothing_is_left_behind() {
     let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().unwrap());
-    let seeds: Vec<u64> = match number("LANDFALL_TEST_SEED") {
-        Some(seed) => vec![seed],
-        None => {
-            let count = number("LANDFALL_TEST_SCHEDULES").unwrap_or(STORIES);
-            let recorded = RECORDED.into_iter().filter(|seed| *seed >= count);
-            (0..count).chain(recorded).collect()
-        }
+    let seeds: Vec<u64> = if let Some(seed) = number("LANDFALL_TEST_SEED") {
+        vec![seed]
+    } else {
+        let count = number("LANDFALL_TEST_SCHEDULES").unwrap_or(STORIES);
+        let recorded = RECORDED.into_iter().filter(|seed| *seed >= count);
+        (0..count).chain(recorded).collect()
     };
     let (next, faults) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let play = || {
