@@ -1,10 +1,12 @@
 //! What the engine writes back, as a seam: the Kubernetes API and the manifest store implement it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Where reports go.
 pub trait Report: Send + Sync + 'static {
@@ -55,21 +57,56 @@ pub trait OwnReport: Send + Sync + 'static {
         status: &S,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
-    /// Sends an event about an object of its own. Best effort: a lost event changes nothing.
-    fn own_event(&self, object: &OwnObject, event: &Event) -> impl Future<Output = ()> + Send;
+    /// Deletes an object of its own. One that is gone already is a success.
+    fn delete_own(
+        &self,
+        object: &OwnObject,
+    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+
+    /// Deletes all objects of a kind whose labels a selector matches, also those of others: of a
+    /// process that ended without deleting them.
+    fn delete_matching(
+        &self,
+        kind: &OwnKind,
+        selector: &str,
+    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+
+    /// Returns the names and statuses of all objects of a kind whose labels a selector matches. A
+    /// status that cannot be read is `None`.
+    fn list_own<S: DeserializeOwned + Send>(
+        &self,
+        kind: &OwnKind,
+        selector: &str,
+    ) -> impl Future<Output = Result<Vec<(String, Option<S>)>, ReportError>> + Send;
+
+    /// Sends an event about a Service. Best effort: a lost event changes nothing.
+    fn own_event(&self, service: &ServiceRow, event: &Event) -> impl Future<Output = ()> + Send;
 }
 
-/// An object that one process alone writes.
+/// A kind of objects that processes write about themselves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct OwnObject {
+pub struct OwnKind {
     /// Group and version: `landfall.dev/v1alpha1`.
     pub api_version: &'static str,
     /// The kind in CamelCase.
     pub kind: &'static str,
     /// The name in paths.
     pub plural: &'static str,
-    /// The name of the object: that of the node.
+    /// The namespace of all of them; `None`: the kind has none.
+    pub namespace: Option<String>,
+}
+
+/// An object that one process alone writes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnObject {
+    /// What it is.
+    pub kind: OwnKind,
+    /// The name of the object.
     pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The Pod that it disappears with: its name and UID.
+    pub pod: Option<(String, String)>,
 }
 
 /// Events that did not become events of their own.

@@ -234,9 +234,9 @@ fn node(row: &NodeRow) -> wire::Node {
         address: address.to_string(),
         kind: "InternalIP".to_owned(),
     });
-    let ready = wire::NodeCondition {
-        status: if row.ready { "True" } else { "False" }.to_owned(),
-        kind: "Ready".to_owned(),
+    let condition = |kind: &str, holds: bool| wire::NodeCondition {
+        status: if holds { "True" } else { "False" }.to_owned(),
+        kind: kind.to_owned(),
     };
     wire::Node {
         metadata: ObjectMeta {
@@ -251,7 +251,10 @@ fn node(row: &NodeRow) -> wire::Node {
         },
         status: wire::NodeStatus {
             addresses: addresses.collect(),
-            conditions: vec![ready],
+            conditions: vec![
+                condition("Ready", row.ready),
+                condition("NetworkUnavailable", row.network_unavailable),
+            ],
         },
     }
 }

@@ -31,5 +31,5 @@ pub use connect::{ConnectError, Connection, Origin};
 pub use error::ApiError;
 pub use health::Health;
 pub use lease::{Election, LeaseConfig, WriteGuard};
-pub use report::KubeReports;
+pub use report::{KubeReports, OwnReports};
 pub use source::Sources;

@@ -6,6 +6,7 @@
 //! [`Connection`].
 
 mod events;
+mod own;
 mod patch;
 mod permits;
 
@@ -27,7 +28,8 @@ use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
 
-use events::{Announcer, Occurrence};
+use events::{Announcer, Occurrence, Reporter};
+pub use own::OwnReports;
 use patch::{Live, finalizer_patch, release_patch, status_patch};
 use permits::WritePermits;
 
@@ -96,7 +98,10 @@ impl KubeReports {
         let events = Announcer::start(
             connection.clone(),
             guard.clone(),
-            instance,
+            Reporter {
+                controller: "landfall.dev/controller",
+                instance: instance.to_owned(),
+            },
             tasks,
             cancel.clone(),
         );

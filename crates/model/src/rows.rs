@@ -217,6 +217,8 @@ pub struct NodeRow {
     pub leaving: bool,
     /// Condition `Ready`.
     pub ready: bool,
+    /// Condition `NetworkUnavailable`.
+    pub network_unavailable: bool,
     /// `spec.podCIDRs`.
     pub pod_prefixes: Vec<ipnet::IpNet>,
 }

@@ -87,6 +87,7 @@ pub fn node(name: &str, address: &str) -> NodeBuilder {
         deleting: false,
         leaving: false,
         ready: true,
+        network_unavailable: false,
         pod_prefixes: Vec::new(),
     })
 }

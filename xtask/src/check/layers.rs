@@ -9,7 +9,7 @@ const PROVIDERS: &[&str] = &["landfall-openstack", "landfall-local"];
 const FLOORS: &[&[&str]] = &[
     &["landfall"],
     &["landfall-web"],
-    &["landfall-kube", "landfall-files"],
+    &["landfall-kube", "landfall-files", "landfall-speaker"],
     &["landfall-engine"],
     PROVIDERS,
     &["landfall-addressing"],

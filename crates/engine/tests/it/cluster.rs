@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
-use landfall_engine::report::{Event, OwnObject, OwnReport};
+use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport};
 use landfall_engine::{Report, ReportError};
 use landfall_model::provider::{
     Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep,
@@ -14,6 +14,7 @@ use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{Intent, Plan, Reason, ServiceKey, Uid};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 
 /// The cluster. Clones are the same one.
@@ -220,7 +221,31 @@ impl OwnReport for Client {
         })
     }
 
-    async fn own_event(&self, _: &OwnObject, event: &Event) {
+    async fn delete_own(&self, object: &OwnObject) -> Result<(), ReportError> {
+        self.cluster
+            .with(|contents| drop(contents.objects.remove(&object.name)));
+        Ok(())
+    }
+
+    async fn delete_matching(&self, _: &OwnKind, _: &str) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    async fn list_own<S: DeserializeOwned + Send>(
+        &self,
+        _: &OwnKind,
+        _: &str,
+    ) -> Result<Vec<(String, Option<S>)>, ReportError> {
+        let objects = self.cluster.with(|contents| contents.objects.clone());
+        let own = objects
+            .into_iter()
+            .filter(|(_, (by, _))| *by == self.identity);
+        Ok(own
+            .map(|(name, (_, status))| (name, serde_json::from_value(status).ok()))
+            .collect())
+    }
+
+    async fn own_event(&self, _: &ServiceRow, event: &Event) {
         self.cluster.with(|contents| {
             let sent = (self.identity.clone(), event.message.clone());
             contents.events.push(sent);

@@ -13,7 +13,7 @@ use landfall_engine::backoff::{Backoff, Retries};
 use landfall_engine::debounce::Debounce;
 use landfall_engine::follow::{Changes, Follower, receive};
 use landfall_engine::queue::Queue;
-use landfall_engine::report::{Event, OwnObject, OwnReport as _};
+use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport as _};
 use landfall_engine::{Classes, Engine, EngineConfig, ReportError, World};
 use landfall_model::rows::Fact;
 use landfall_model::{ServiceKey, Uid};
@@ -184,10 +184,15 @@ impl Speaker {
         self.segment.announce(&self.node, &before, &after);
         self.cluster.touch();
         let object = OwnObject {
-            api_version: "landfall.dev/v1alpha1",
-            kind: "SpeakerStatus",
-            plural: "speakerstatuses",
+            kind: OwnKind {
+                api_version: "landfall.dev/v1alpha1",
+                kind: "SpeakerStatus",
+                plural: "speakerstatuses",
+                namespace: None,
+            },
             name: self.node.clone(),
+            labels: BTreeMap::new(),
+            pod: None,
         };
         let all: BTreeSet<IpAddr> = self.announced.values().flatten().copied().collect();
         if self.reported.as_ref() == Some(&all) {
@@ -195,13 +200,16 @@ impl Speaker {
         }
         let status = json!({"announces": all});
         self.client.write_own(&object, &status).await?;
+        let Some(row) = self.world.service(key) else {
+            return Ok(());
+        };
         for address in after.difference(&before) {
             let event = Event {
                 reason: "Announced",
                 warning: false,
                 message: format!("announces {address}"),
             };
-            self.client.own_event(&object, &event).await;
+            self.client.own_event(&row, &event).await;
         }
         self.reported = Some(all);
         Ok(())

@@ -54,7 +54,8 @@ fn node() -> NodeRow {
         "metadata": {"name": "n1", "labels": {"zone": "a"}},
         "spec": {"providerID": "x://1", "podCIDRs": ["10.1.0.0/24"]},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.0.1.1"}],
-            "conditions": [{"type": "Ready", "status": "True"}]},
+            "conditions": [{"type": "Ready", "status": "True"},
+                {"type": "NetworkUnavailable", "status": "True"}]},
     });
     let object: wire::Node = serde_json::from_value(object).unwrap();
     object.into_admitted_row().0

@@ -26,7 +26,7 @@ use crate::lease::{WriteGuard, micro};
 use crate::retry::dice;
 
 use correlator::{Correlator, Sending};
-pub(super) use occurrence::Occurrence;
+pub(super) use occurrence::{Occurrence, Reporter};
 use queue::Queue;
 
 /// Takes occurrences without ever waiting.
@@ -37,7 +37,7 @@ pub(super) struct Announcer(Arc<Queue>);
 struct Sender {
     connection: Connection,
     guard: WriteGuard,
-    instance: String,
+    reporter: Reporter,
     correlator: Correlator,
 }
 
@@ -58,16 +58,15 @@ impl Announcer {
     pub(super) fn start(
         connection: Connection,
         guard: WriteGuard,
-        instance: &str,
+        reporter: Reporter,
         tasks: &TaskTracker,
         cancel: CancellationToken,
     ) -> Self {
         let queue = Arc::new(Queue::default());
-        let instance = instance.to_owned();
         let sender = Sender {
             connection,
             guard,
-            instance,
+            reporter,
             correlator: Correlator::default(),
         };
         tasks.spawn(sender.run(queue.clone(), cancel));
@@ -155,7 +154,7 @@ impl Sender {
         let ask = match sending {
             Sending::Nothing => return Ok(()),
             Sending::Create(name, note, times) => {
-                let body = occurrence.body(name, note, *times, &self.instance);
+                let body = occurrence.body(name, note, *times, &self.reporter);
                 Ask::send(
                     Method::POST,
                     events,

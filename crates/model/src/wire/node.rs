@@ -130,6 +130,11 @@ impl Node {
                 }
             }
         }
+        let holds = |kind: &str| {
+            let mut conditions = self.status.conditions.iter();
+            conditions.any(|condition| condition.kind == kind && condition.status == "True")
+        };
+        let (ready, network_unavailable) = (holds("Ready"), holds("NetworkUnavailable"));
         let row = NodeRow {
             name: name.as_str().into(),
             deleting: self.metadata.deletion_timestamp.is_some(),
@@ -145,11 +150,8 @@ impl Node {
                 .taints
                 .iter()
                 .any(|taint| taint.key == AUTOSCALER_TAINT),
-            ready: self
-                .status
-                .conditions
-                .iter()
-                .any(|condition| condition.kind == "Ready" && condition.status == "True"),
+            ready,
+            network_unavailable,
             pod_prefixes,
         };
         (row, findings.reasons())
@@ -199,6 +201,7 @@ mod tests {
                     {"type": "ExternalIP", "address": "198.51.100.1"},
                     {"type": "InternalIP", "address": "2001:db8::1"}],
                 "conditions": [{"type": "MemoryPressure", "status": "False"},
+                    {"type": "NetworkUnavailable", "status": "True"},
                     {"type": "Ready", "status": "True"}],
                 "images": [{"names": ["a"]}]},
         }))
@@ -213,6 +216,7 @@ mod tests {
                 deleting: true,
                 leaving: true,
                 ready: true,
+                network_unavailable: true,
                 pod_prefixes: vec![
                     "10.1.0.0/24".parse().unwrap(),
                     "fd00:1::/64".parse().unwrap()

@@ -19,6 +19,15 @@ pub(in crate::report) struct Occurrence {
     pub(super) at: Timestamp,
 }
 
+/// The name that events carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::report) struct Reporter {
+    /// The program in its role: `landfall.dev/controller`.
+    pub(in crate::report) controller: &'static str,
+    /// The process.
+    pub(in crate::report) instance: String,
+}
+
 /// What is said, whenever it is said.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct EventKey {
@@ -27,8 +36,6 @@ pub(super) struct EventKey {
     pub(super) warning: bool,
     pub(super) message: String,
 }
-
-const CONTROLLER: &str = "landfall.dev/controller";
 
 /// The API server's limits.
 pub(super) const LONGEST_NOTE: usize = 1024;
@@ -50,7 +57,7 @@ impl Occurrence {
         }
     }
 
-    pub(super) fn body(&self, name: &str, note: &str, count: u32, instance: &str) -> Value {
+    pub(super) fn body(&self, name: &str, note: &str, count: u32, reporter: &Reporter) -> Value {
         let mut regarding = json!({
             "apiVersion": "v1", "kind": "Service", "namespace": self.key.namespace(),
             "name": self.key.name(), "uid": self.saying.uid.as_str(),
@@ -63,8 +70,8 @@ impl Occurrence {
             "kind": "Event",
             "metadata": {"name": name, "namespace": self.key.namespace()},
             "eventTime": micro(self.at),
-            "reportingController": CONTROLLER,
-            "reportingInstance": shortened(instance, LONGEST_INSTANCE),
+            "reportingController": reporter.controller,
+            "reportingInstance": shortened(&reporter.instance, LONGEST_INSTANCE),
             "action": action_of(self.saying.reason),
             "reason": self.saying.reason,
             "type": if self.saying.warning { "Warning" } else { "Normal" },
