@@ -10,6 +10,7 @@ use landfall_model::{Code, Intent, Reason};
 
 use crate::objects::{HealthcheckResult, Id, LoadBalancer, LoadBalancerState};
 use crate::observed::Observed;
+use crate::options;
 use crate::plan::{self, Decision};
 use crate::record::{Record, is_given};
 use crate::settings::Settings;
@@ -30,6 +31,7 @@ pub(crate) fn status(intent: &Intent, have: &Observed, settings: &Settings) -> P
     };
     status.remarks.extend(decision.refusals.iter().cloned());
     status.marks = marks(intent, have, &decision, found);
+    status.remarks.extend(corrected_id(intent, have, found));
     for other in &have.surplus {
         let message = format!(
             "load balancer {} has NLB services of the Service, too",
@@ -73,6 +75,30 @@ pub(crate) fn status(intent: &Intent, have: &Observed, settings: &Settings) -> P
         status.waiting.extend(without_members(&decision, found));
     }
     status
+}
+
+/// Returns why the annotation with the id does not stay as it is, if a person wrote it: neither is
+/// it the id of the NLB that is used, nor that of the one that was used before. What is no id at
+/// all is refused.
+fn corrected_id(intent: &Intent, have: &Observed, found: &LoadBalancer) -> Option<Reason> {
+    let given = intent.extensions.exoscale.load_balancer.as_ref()?;
+    let is = |id: &Id| id.as_str() == given.value;
+    let was_used = have.owner.record.as_ref().map(|it| &it.load_balancer);
+    if options::id(Some(given)).is_err()
+        || is(&found.id)
+        || was_used.is_some_and(is)
+        || given.value.is_empty()
+    {
+        return None;
+    }
+    let message = format!(
+        "the zone has no such load balancer; the Service keeps load balancer {}",
+        found.id
+    );
+    let reason =
+        Reason::warning(Code::CloudObjectNotFound, message).at_annotation(&given.annotation);
+    let remedy = "write the id of one that exists in the zone of the instance";
+    Some(reason.value(given.value.as_str()).remedy(remedy))
 }
 
 /// Returns the ports without an NLB service of the Service: why, a refusal says.

@@ -97,14 +97,21 @@ async fn every_annotation_with_a_wrong_value_is_named_and_what_serves_is_untouch
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_id_on_a_service_that_has_a_load_balancer_is_corrected() {
-    for id in ["abc", UNKNOWN] {
+async fn a_wrong_id_on_a_service_that_has_a_load_balancer_is_named_and_corrected() {
+    for (id, reason) in [
+        ("abc", "SyncLoadBalancerFailed"),
+        (UNKNOWN, "CloudObjectNotFound"),
+    ] {
+        let event = format!("web {reason}");
         let mut rig = Rig::new();
         rig.apply(web()).await;
         let before = (rig.nlb(), rig.published("web"));
         rig.forget();
+        rig.cluster.forget_events();
         rig.edit("web", set(&[("id", id)])).await;
+        assert_eq!(rig.cluster.events(), [event.as_str()], "{id}");
         rig.restart().await;
+        assert_eq!(rig.cluster.events(), [event.as_str()], "{id}");
         assert_eq!((rig.nlb(), rig.published("web")), before);
         assert_eq!(rig.writes(), NOTHING);
         let service = rig.cluster.service("web").unwrap();
