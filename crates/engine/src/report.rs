@@ -5,6 +5,7 @@ use std::future::Future;
 
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
+use landfall_model::{ServiceKey, Uid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -80,7 +81,12 @@ pub trait OwnReport: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<(String, Option<S>)>, ReportError>> + Send;
 
     /// Sends an event about a Service. Best effort: a lost event changes nothing.
-    fn own_event(&self, service: &ServiceRow, event: &Event) -> impl Future<Output = ()> + Send;
+    fn own_event(
+        &self,
+        service: &ServiceKey,
+        uid: &Uid,
+        event: &Event,
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// A kind of objects that processes write about themselves.
@@ -105,8 +111,21 @@ pub struct OwnObject {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// The Pod that it disappears with: its name and UID.
-    pub pod: Option<(String, String)>,
+    /// What it disappears with.
+    pub owner: Option<Owner>,
+}
+
+/// The object that owns another one: the garbage collector deletes what is owned after it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// Group and version.
+    pub api_version: String,
+    /// The kind in CamelCase.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
 }
 
 /// Events that did not become events of their own.

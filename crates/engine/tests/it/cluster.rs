@@ -245,7 +245,7 @@ impl OwnReport for Client {
             .collect())
     }
 
-    async fn own_event(&self, _: &ServiceRow, event: &Event) {
+    async fn own_event(&self, _: &ServiceKey, _: &Uid, event: &Event) {
         self.cluster.with(|contents| {
             let sent = (self.identity.clone(), event.message.clone());
             contents.events.push(sent);

@@ -192,7 +192,7 @@ impl Speaker {
             },
             name: self.node.clone(),
             labels: BTreeMap::new(),
-            pod: None,
+            owner: None,
         };
         let all: BTreeSet<IpAddr> = self.announced.values().flatten().copied().collect();
         if self.reported.as_ref() == Some(&all) {
@@ -209,7 +209,7 @@ impl Speaker {
                 warning: false,
                 message: format!("announces {address}"),
             };
-            self.client.own_event(&row, &event).await;
+            self.client.own_event(key, &row.uid, &event).await;
         }
         self.reported = Some(all);
         Ok(())

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Method;
 use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
-use landfall_model::rows::ServiceRow;
+use landfall_model::{ServiceKey, Uid};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl OwnReports {
         let what = format!("create {}", object.kind.plural);
         let ask = Ask::send(Method::POST, path_of(&object.kind), JSON, &body, what);
         match self.send(ask).await {
-            // Its labels and the Pod may be those of an earlier start.
+            // Its labels and its owner may be those of an earlier start.
             Err(error) if error.is_conflict() => {
                 let path = format!("{}/{}", path_of(&object.kind), object.name);
                 let what = format!("patch {}", object.kind.plural);
@@ -161,8 +161,9 @@ impl OwnReport for OwnReports {
         Ok(objects.items.into_iter().map(named).collect())
     }
 
-    async fn own_event(&self, service: &ServiceRow, event: &Event) {
-        self.events.announce(Occurrence::now(service, event));
+    async fn own_event(&self, service: &ServiceKey, uid: &Uid, event: &Event) {
+        self.events
+            .announce(Occurrence::at_service(service, uid, event));
     }
 }
 
@@ -196,9 +197,9 @@ fn body_of(object: &OwnObject) -> Value {
     if let Some(namespace) = &object.kind.namespace {
         metadata["namespace"] = namespace.as_str().into();
     }
-    if let Some((name, uid)) = &object.pod {
-        metadata["ownerReferences"] =
-            json!([{"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}]);
+    if let Some(owner) = &object.owner {
+        metadata["ownerReferences"] = json!([{"apiVersion": owner.api_version,
+            "kind": owner.kind, "name": owner.name, "uid": owner.uid}]);
     }
     json!({
         "apiVersion": object.kind.api_version,

@@ -45,14 +45,22 @@ pub(super) const LONGEST_INSTANCE: usize = 128;
 impl Occurrence {
     pub(in crate::report) fn now(service: &ServiceRow, event: &Event) -> Self {
         Self {
+            version: service.resource_version.clone(),
+            ..Self::at_service(&service.key, &service.uid, event)
+        }
+    }
+
+    /// Something that happens now to a Service in any version.
+    pub(in crate::report) fn at_service(service: &ServiceKey, uid: &Uid, event: &Event) -> Self {
+        Self {
             saying: EventKey {
-                uid: service.uid.clone(),
+                uid: uid.clone(),
                 reason: event.reason,
                 warning: event.warning,
                 message: shortened(&event.message, LONGEST_NOTE),
             },
-            key: service.key.clone(),
-            version: service.resource_version.clone(),
+            key: service.clone(),
+            version: None,
             at: Timestamp::now(),
         }
     }

@@ -21,6 +21,13 @@ fn occurrence(service: &str, message: &str) -> Occurrence {
     }
 }
 
+fn reporter(instance: &str) -> Reporter {
+    Reporter {
+        controller: "landfall.dev/controller",
+        instance: instance.to_owned(),
+    }
+}
+
 fn minutes(count: u64) -> Duration {
     Duration::from_secs(60 * count)
 }
@@ -54,9 +61,13 @@ fn what_happened_several_times_before_it_was_sent_is_counted() {
         correlator.take(&what, 2, "b".to_owned(), now),
         Sending::Count("a".to_owned(), 5)
     );
-    let body = what.body("a", "no", 3, "replica-1");
+    let body = what.body("a", "no", 3, &reporter("replica-1"));
     assert_eq!(body["series"]["count"], 3);
-    assert_eq!(what.body("a", "no", 1, "replica-1").get("series"), None);
+    assert_eq!(
+        what.body("a", "no", 1, &reporter("replica-1"))
+            .get("series"),
+        None
+    );
 }
 
 #[test]
@@ -143,7 +154,7 @@ fn memory_of_what_was_said_is_bounded() {
 #[test]
 fn an_event_fits_into_the_api_servers_limits() {
     let long = occurrence("web", &"é".repeat(2000));
-    let body = long.body("web.1", &"é".repeat(2000), 1, &"i".repeat(300));
+    let body = long.body("web.1", &"é".repeat(2000), 1, &reporter(&"i".repeat(300)));
     let length = |key: &str| body[key].as_str().unwrap().len();
     assert!(length("note") <= LONGEST_NOTE && length("reportingInstance") <= LONGEST_INSTANCE);
     assert!(body["note"].as_str().unwrap().ends_with('…'));
