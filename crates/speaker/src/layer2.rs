@@ -66,13 +66,13 @@ impl Layer2 {
     pub fn evaluate<'a>(
         &self,
         nodes: impl Iterator<Item = &'a Arc<NodeRow>> + Clone,
-        told: &BTreeMap<String, Metadata>,
+        reported: &BTreeMap<String, Metadata>,
     ) -> Vec<BoardAdvertisement> {
         let evaluate = |spec: &AdvertisementSpec| {
             let selected = nodes.clone().filter(|node| {
-                let told = told.get(&*node.name);
+                let reported = reported.get(&*node.name);
                 matches_any(&spec.node_selectors, &node.labels)
-                    && told.is_none_or(|told| told.has_one_of(&spec.interfaces))
+                    && reported.is_none_or(|reported| reported.has_one_of(&spec.interfaces))
             });
             let mut advertisement = Advertisement {
                 selects_services: !spec.service_selectors.is_empty(),

@@ -1,4 +1,4 @@
-//! What a speaker tells the others about its node, within the messages of the membership: which
+//! What a speaker reports the others about its node, within the messages of the membership: which
 //! interfaces announce, with which MAC addresses, and whether the node is to be avoided.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_l2::interfaces::Interface;
 use landfall_l2::mac::MacAddress;
 
-/// The most that a speaker may tell, in bytes.
+/// The most that a speaker may report, in bytes.
 pub const LIMIT: usize = 240;
 
 /// The version of the encoding. What another version says is not read.
@@ -15,7 +15,7 @@ const DRAINING: u8 = 1;
 const INCOMPLETE: u8 = 2;
 const MAC: usize = 6;
 
-/// What a node tells the others.
+/// What a node reports the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// Any number that a start of the speaker chooses: a node that comes back with the same one was
@@ -32,7 +32,7 @@ pub struct Metadata {
 // === impl Metadata ===
 
 impl Metadata {
-    /// What a node tells about these interfaces.
+    /// What a node reports about these interfaces.
     pub fn new<'a>(session: u64, interfaces: impl IntoIterator<Item = &'a Interface>) -> Self {
         let interfaces = interfaces.into_iter();
         Self {
@@ -112,10 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_tells_is_read_as_it_was_told() {
-        let mut told = metadata(&["eth0", "eth1"]);
-        told.is_draining = true;
-        assert_eq!(Metadata::decode(&told.encode()), Some(told));
+    fn metadata_is_read_as_it_was_written() {
+        let mut reported = metadata(&["eth0", "eth1"]);
+        reported.is_draining = true;
+        assert_eq!(Metadata::decode(&reported.encode()), Some(reported));
     }
 
     #[test]
@@ -124,24 +124,24 @@ mod tests {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let bytes = metadata(&names).encode();
         assert!(bytes.len() <= LIMIT, "{}", bytes.len());
-        let told = Metadata::decode(&bytes).unwrap();
-        assert!(told.is_incomplete && told.interfaces.len() >= 10);
-        assert!(told.has_one_of(&["not-named".to_owned()].into()));
+        let reported = Metadata::decode(&bytes).unwrap();
+        assert!(reported.is_incomplete && reported.interfaces.len() >= 10);
+        assert!(reported.has_one_of(&["not-named".to_owned()].into()));
     }
 
     #[test]
     fn a_node_without_the_interface_does_not_have_it() {
-        let told = metadata(&["eth0"]);
-        assert!(told.has_one_of(&["eth0".to_owned(), "eth1".to_owned()].into()));
-        assert!(!told.has_one_of(&["eth1".to_owned()].into()));
-        assert!(told.has_one_of(&BTreeSet::new()));
+        let reported = metadata(&["eth0"]);
+        assert!(reported.has_one_of(&["eth0".to_owned(), "eth1".to_owned()].into()));
+        assert!(!reported.has_one_of(&["eth1".to_owned()].into()));
+        assert!(reported.has_one_of(&BTreeSet::new()));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            if let Some(told) = Metadata::decode(&bytes) {
-                prop_assert!(told.encode().len() <= LIMIT.max(bytes.len()));
+            if let Some(reported) = Metadata::decode(&bytes) {
+                prop_assert!(reported.encode().len() <= LIMIT.max(bytes.len()));
             }
         }
     }
