@@ -63,13 +63,13 @@ impl Layer2 {
 
     /// Evaluates the advertisements for these nodes. A node that is known to have none of the
     /// interfaces of an advertisement is not selected by it: another one can announce instead.
-    pub fn evaluate<'a>(
+    pub fn evaluate(
         &self,
-        nodes: impl Iterator<Item = &'a Arc<NodeRow>> + Clone,
+        nodes: &[&NodeRow],
         reported: &BTreeMap<String, Metadata>,
     ) -> Vec<BoardAdvertisement> {
         let evaluate = |spec: &AdvertisementSpec| {
-            let selected = nodes.clone().filter(|node| {
+            let selected = nodes.iter().filter(|node| {
                 let reported = reported.get(&*node.name);
                 matches_any(&spec.node_selectors, &node.labels)
                     && reported.is_none_or(|reported| reported.has_one_of(&spec.interfaces))
