@@ -82,13 +82,9 @@ pub(crate) fn status(intent: &Intent, have: &Observed, settings: &Settings) -> P
 /// all is refused.
 fn corrected_id(intent: &Intent, have: &Observed, found: &LoadBalancer) -> Option<Reason> {
     let given = intent.extensions.exoscale.load_balancer.as_ref()?;
-    let is = |id: &Id| id.as_str() == given.value;
+    let id = options::id(Some(given)).ok().flatten()?;
     let was_used = have.owner.record.as_ref().map(|it| &it.load_balancer);
-    if options::id(Some(given)).is_err()
-        || is(&found.id)
-        || was_used.is_some_and(is)
-        || given.value.is_empty()
-    {
+    if id == found.id || was_used == Some(&id) {
         return None;
     }
     let message = format!(
