@@ -1,15 +1,8 @@
-//! The speaker of a node: which of the addresses of a cluster this node announces, and what it says
-//! about that.
+//! The speaker of a node, as far as it is there: which of the addresses of a cluster this node
+//! announces, and what it reports about itself to the speakers of other nodes. No command uses it
+//! yet.
 //!
-//! ```text
-//!  facts ──> World ──┐
-//!  resources ────────┼──> Board: one election per address ──> Wanted ──> landfall_l2
-//!  membership ───────┘                                   └──> status objects and events
-//! ```
-//!
-//! It needs no Lease, never writes a Service, and goes on electing from what it knows while the API
-//! server is unavailable.
+//! It needs no Lease and never writes a Service.
 
 pub mod board;
-pub mod layer2;
 pub mod metadata;

@@ -200,16 +200,16 @@ impl Speaker {
         }
         let status = json!({"announces": all});
         self.client.write_own(&object, &status).await?;
-        let Some(row) = self.world.service(key) else {
-            return Ok(());
-        };
+        let uid = self.world.service(key).map(|row| row.uid.clone());
         for address in after.difference(&before) {
             let event = Event {
                 reason: "Announced",
                 warning: false,
                 message: format!("announces {address}"),
             };
-            self.client.own_event(key, &row.uid, &event).await;
+            if let Some(uid) = &uid {
+                self.client.own_event(key, uid, &event).await;
+            }
         }
         self.reported = Some(all);
         Ok(())

@@ -1,5 +1,5 @@
 //! What a process reports on itself: status objects of its own, and events. It needs no Lease,
-//! because no other process writes these objects.
+//! because no other process writes these objects; one that takes over deletes what another left.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::{self, Ask, JSON, MERGE};
+use crate::api::{self, Ask, JSON};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
@@ -45,6 +45,8 @@ struct Object {
 struct Name {
     name: String,
 }
+
+const JSON_PATCH: &str = "application/json-patch+json";
 
 /// The longest that a single write may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -94,19 +96,12 @@ impl OwnReports {
         let what = format!("create {}", object.kind.plural);
         let ask = Ask::send(Method::POST, path_of(&object.kind), JSON, &body, what);
         match self.send(ask).await {
-            // Its labels and its owner may be those of an earlier start.
-            Err(error) if error.is_conflict() => {
-                let path = format!("{}/{}", path_of(&object.kind), object.name);
-                let what = format!("patch {}", object.kind.plural);
-                let ask = Ask::send(Method::PATCH, path, MERGE, &body, what);
-                self.send(ask).await
-            }
+            // It was made meanwhile, or the answer to an earlier attempt was lost.
+            Err(error) if error.is_conflict() => Ok(()),
             outcome => outcome,
         }
     }
 }
-
-const JSON_PATCH: &str = "application/json-patch+json";
 
 impl OwnReport for OwnReports {
     async fn write_own<S: Serialize + Sync>(

@@ -16,5 +16,6 @@ mod fake;
 mod leadership;
 mod lists;
 mod outage;
+mod own;
 mod reports;
 mod support;
