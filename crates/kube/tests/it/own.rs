@@ -7,6 +7,7 @@ use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport as _, Owner};
 use landfall_kube::OwnReports;
 use landfall_testkit::cluster::{Audit, Cluster};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -42,12 +43,9 @@ struct Desk {
 
 impl Desk {
     async fn open(name: &str) -> Self {
+        static KNOWN: OnceCell<()> = OnceCell::const_new();
         let cluster = cluster().await;
-        let kubectl = cluster.kubectl();
-        kubectl.apply(KIND).await.unwrap();
-        let crd = "crd/nodereports.own.example.com";
-        let wait = ["wait", "--for=condition=Established", crd];
-        kubectl.run(&wait).await.unwrap();
+        KNOWN.get_or_init(|| make_known(cluster)).await;
         let namespace = cluster.namespace(name).await.unwrap();
         let agent = format!("landfall/{namespace}");
         let connection = connect_by(cluster.admin(), &agent).await;
@@ -103,6 +101,14 @@ impl Desk {
             .map(|it| format!("{} {}", it.verb, it.resource))
             .collect()
     }
+}
+
+async fn make_known(cluster: &Cluster) {
+    let kubectl = cluster.kubectl();
+    kubectl.apply(KIND).await.unwrap();
+    let crd = "crd/nodereports.own.example.com";
+    let wait = ["wait", "--for=condition=Established", crd];
+    kubectl.run(&wait).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
