@@ -79,6 +79,8 @@ pub struct Engine<P, R> {
     cleared: HashMap<Uid, &'static [&'static str]>,
     /// Changed pools, which come into force together.
     pools: Debounce,
+    /// The same for other custom resources.
+    resources: Debounce,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     role: watch::Receiver<Role>,
     /// Whether the source says what is known as of the beginning of a term.
@@ -217,6 +219,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             forfeited: BTreeMap::new(),
             cleared: HashMap::new(),
             pools: Debounce::new(POOL_DEBOUNCE, POOLS_AT_MOST),
+            resources: Debounce::new(POOL_DEBOUNCE, POOLS_AT_MOST),
             questions,
             role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             confirmed: false,
@@ -277,6 +280,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     if due.is_some() => {}
                 () = tokio::time::sleep_until(self.pools.due().unwrap_or_else(clock).into()),
                     if self.pools.due().is_some() => self.apply_pools(),
+                () = tokio::time::sleep_until(self.resources.due().unwrap_or_else(clock).into()),
+                    if self.resources.due().is_some() => self.apply_resources(),
                 Some(_) = self.unserved.reporting.join_next(),
                     if !self.unserved.reporting.is_empty() => {}
                 _ = beat.tick() => {

@@ -20,7 +20,7 @@ use crate::option::OptionId;
 use crate::plan::{Plan, Wait};
 use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
-use crate::rows::PoolRow;
+use crate::rows::{PoolRow, ResourceKind, ResourceRow};
 use crate::status::{HELD_ADDRESSES, IngressAddress};
 use crate::view::{ListenerView, PoolView};
 
@@ -107,6 +107,14 @@ pub trait Provider: Send + Sync + 'static {
     /// Returns what is wrong with them; then the pools from before stay in force. Providers that
     /// take no addresses from pools need nothing here.
     fn set_pools(&self, _pools: &[Arc<PoolRow>]) -> Vec<Reason> {
+        Vec::new()
+    }
+
+    /// Called before the first pass and whenever they change, before
+    /// [`set_pools_incomplete`](Self::set_pools_incomplete): all custom resources of the kinds that
+    /// [`ProviderProfile::resources`] names, in that order and then by key. Returns what is wrong
+    /// with them.
+    fn set_resources(&self, _resources: &[Arc<ResourceRow>]) -> Vec<Reason> {
         Vec::new()
     }
 
@@ -229,6 +237,8 @@ pub struct ProviderProfile {
     pub vocabulary: Vocabulary,
     /// Whether it gives addresses out of pools.
     pub takes_pools: bool,
+    /// The kinds of custom resources that it reads: the process watches no others.
+    pub resources: &'static [ResourceKind],
     /// Whether its steps call nothing outside of this process, so that reconciles wait for nothing
     /// but the record.
     pub immediate: bool,
@@ -304,6 +314,7 @@ impl Default for ProviderProfile {
             target: Target::default(),
             vocabulary: Vocabulary::default(),
             takes_pools: false,
+            resources: &[],
             immediate: false,
             marks: &[],
             predecessor_mark: None,

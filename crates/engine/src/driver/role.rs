@@ -60,6 +60,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.at_work = true;
         self.pools.clear();
+        self.resources.clear();
         let before = self.term.replace(term);
         self.set_pools();
         if before.is_some() {

@@ -135,6 +135,7 @@ impl IpAddressPool {
             addresses_per_namespace,
             allocation: self.spec.service_allocation.map(PoolAllocation::from),
             origin: PoolOrigin::Source,
+            resource: None,
             source: None,
         };
         (row, findings.reasons())
