@@ -1,4 +1,4 @@
-//! Which events are sent while a change takes several passes.
+//! Which events are sent while a change takes several reconciles.
 
 use super::*;
 
@@ -115,7 +115,7 @@ async fn a_notice_comes_once_and_again_only_after_it_had_vanished() {
         "LoadBalancerRebuilt",
         Reason::warning(Code::ProviderFailed, "it was broken"),
     );
-    let text = |end: &PassEnd| end.reasons.iter().any(|it| it.message == "it was broken");
+    let text = |end: &ReconcileEnd| end.reasons.iter().any(|it| it.message == "it was broken");
     let noticing = |lab: Lab| Lab {
         notices: vec![notice.clone()],
         ..lab

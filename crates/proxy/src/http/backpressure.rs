@@ -36,12 +36,12 @@ const AHEAD: u32 = STREAM_WINDOW / UNIT as u32;
 const _: () = assert!(QUEUE & AHEAD == 0, "their bits differ");
 
 tokio::task_local! {
-    static PACE: Arc<Pace>;
+    static BACKPRESSURE: Arc<Backpressure>;
 }
 
 /// What the other side has taken of one message: a client of a response, or a member of a request.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Backpressure {
     taken: AtomicU64,
     unsent: AtomicU64,
     frames: AtomicUsize,
@@ -52,40 +52,40 @@ pub(super) struct Pace {
     held: AtomicU32,
 }
 
-/// Bytes of a message that notify their [`Pace`] when they have gone.
+/// Bytes of a message that notify their [`Backpressure`] when they have gone.
 #[derive(Debug)]
-pub(super) struct Paced {
+pub(super) struct TrackedBytes {
     bytes: Bytes,
-    pace: Arc<Pace>,
+    backpressure: Arc<Backpressure>,
 }
 
-// === impl Pace ===
+// === impl Backpressure ===
 
-impl Pace {
+impl Backpressure {
     /// The one of the stream whose task calls.
     pub(super) fn current() -> Arc<Self> {
-        PACE.try_with(Arc::clone).unwrap_or_default()
+        BACKPRESSURE.try_with(Arc::clone).unwrap_or_default()
     }
 
-    /// Runs the task of a stream that this is the pace of.
+    /// Runs the task of a stream that this is the backpressure of.
     pub(super) fn scope<F: Future>(self: Arc<Self>, stream: F) -> impl Future<Output = F::Output> {
-        PACE.scope(self, stream)
+        BACKPRESSURE.scope(self, stream)
     }
 
     /// One whose message is part of what a client's connection holds.
     pub(super) fn of(ledger: Option<&Arc<ConnectionMemory>>) -> Arc<Self> {
-        let mut pace = Self::default();
-        pace.ledger = ledger.cloned();
-        Arc::new(pace)
+        let mut backpressure = Self::default();
+        backpressure.ledger = ledger.cloned();
+        Arc::new(backpressure)
     }
 
     /// Bytes that notify when they have gone.
-    pub(super) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> Paced {
+    pub(super) fn hand_over(self: &Arc<Self>, bytes: Bytes) -> TrackedBytes {
         self.frames.fetch_add(1, Ordering::Relaxed);
         self.unsent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Paced {
+        TrackedBytes {
             bytes,
-            pace: self.clone(),
+            backpressure: self.clone(),
         }
     }
 
@@ -100,7 +100,7 @@ impl Pace {
     }
 
     /// Ready when one more frame may wait to be sent.
-    pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_capacity(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.has_room() {
             return Poll::Ready(());
         }
@@ -204,15 +204,15 @@ impl Pace {
     }
 }
 
-impl Drop for Pace {
+impl Drop for Backpressure {
     fn drop(&mut self) {
         self.release();
     }
 }
 
-// === impl Paced ===
+// === impl TrackedBytes ===
 
-impl Buf for Paced {
+impl Buf for TrackedBytes {
     fn remaining(&self) -> usize {
         self.bytes.len()
     }
@@ -223,15 +223,15 @@ impl Buf for Paced {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
-        self.pace.went(count as u64);
+        self.backpressure.went(count as u64);
     }
 }
 
-impl Drop for Paced {
+impl Drop for TrackedBytes {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
-            self.pace.went(self.bytes.len() as u64);
+            self.backpressure.went(self.bytes.len() as u64);
         }
-        self.pace.frame_went();
+        self.backpressure.frame_went();
     }
 }

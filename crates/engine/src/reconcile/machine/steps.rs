@@ -22,7 +22,7 @@ impl<P: Provider> Machine<'_, P> {
         Todo::Apply
     }
 
-    /// Goes on after all steps: where something is waited for, the pass ends.
+    /// Goes on after all steps: where something is waited for, the reconcile ends.
     fn wait(&mut self, work: Work<P>) -> Todo {
         if work.plan.waits.is_empty() {
             return self.carried(&work, None);
@@ -56,7 +56,7 @@ impl<P: Provider> Machine<'_, P> {
             Err(failure) => {
                 let scope = failure.scope;
                 work.failures.push(failure);
-                if scope == Scope::Pass {
+                if scope == Scope::Reconcile {
                     return self.carried(&work, None);
                 }
                 work.index += 1;

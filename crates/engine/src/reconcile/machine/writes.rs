@@ -1,4 +1,4 @@
-//! The statuses that a pass writes. Pure.
+//! The statuses that a reconcile writes. Pure.
 
 use landfall_model::intent::Intent;
 use landfall_model::provider::{Provider, ProviderStatus};
@@ -151,7 +151,7 @@ fn says_more(status: &ServiceStatus, before: &ServiceStatus, deferred_marks: &[&
 }
 
 /// Where the provider can't be asked, what was last published still stands.
-pub(in crate::pass) fn unknown_status(status: &ServiceStatus) -> ProviderStatus {
+pub(in crate::reconcile) fn unknown_status(status: &ServiceStatus) -> ProviderStatus {
     ProviderStatus {
         ingress: status.ingress.clone(),
         marks: status.marks.clone(),

@@ -1,9 +1,9 @@
 //! One reconcile of one Service: observe, plan, apply, report. The only place that orders writes: a
-//! state machine (`machine`) says what is next, and `Pass::run` does it.
+//! state machine (`machine`) says what is next, and `Reconcile::run` does it.
 //!
-//! A pass ends when nothing is left to do, when the provider is busy, or at a failure; it never
-//! waits. Whatever it leaves undone the next pass finds by observing again, which is also what
-//! makes a crash between any two steps harmless.
+//! A reconcile ends when nothing is left to do, when the provider is busy, or at a failure; it
+//! never waits. Whatever it leaves undone the next reconcile finds by observing again, which is
+//! also what makes a crash between any two steps harmless.
 
 mod machine;
 mod persisted;
@@ -28,7 +28,7 @@ use machine::{Action, Input, Machine};
 pub use machine::{Announced, EventState};
 pub use persisted::Persisted;
 
-/// What one pass is about.
+/// What one reconcile is about.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// What is wanted; `None`: the spec is invalid and nothing was accepted before.
@@ -39,7 +39,7 @@ pub struct Job {
     pub errors: Vec<Reason>,
     /// What the status says as far as we know.
     pub status: ServiceStatus,
-    /// What the last pass failed with, so that each failure has one event.
+    /// What the last reconcile failed with, so that each failure has one event.
     pub last_failure: Option<String>,
     /// What events have reported of the change that is in progress.
     pub reporting: EventState,
@@ -51,9 +51,9 @@ pub struct Job {
     pub persisted: Persisted,
 }
 
-/// How a pass ended.
+/// How a reconcile ended.
 #[derive(Clone, Debug)]
-pub struct PassEnd {
+pub struct ReconcileEnd {
     /// What to do next.
     pub outcome: Outcome,
     /// The status as it was last written (or found).
@@ -62,7 +62,8 @@ pub struct PassEnd {
     pub reasons: Vec<Reason>,
     /// Steps that are planned and not done.
     pub pending: Vec<PlannedStep>,
-    /// What this pass failed of; or the one before, if nothing shows yet whether that is healed.
+    /// What this reconcile failed of; or the one before, if nothing shows yet whether that is
+    /// healed.
     pub failure: Option<String>,
     /// What events have reported of the change that is in progress.
     pub reporting: EventState,
@@ -80,7 +81,7 @@ pub struct PassEnd {
     pub(crate) wrote: Vec<ServiceStatus>,
 }
 
-/// What became of the status in a pass.
+/// What became of the status in a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// It was not written.
@@ -91,7 +92,7 @@ pub(crate) enum Writing {
     Unsure,
 }
 
-/// What follows a pass.
+/// What follows a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything is as wanted.
@@ -112,19 +113,19 @@ pub enum Outcome {
     Stuck,
 }
 
-/// The means of a pass.
+/// The means of a reconcile.
 #[derive(Debug)]
-pub(crate) struct Pass<'a, P, R> {
+pub(crate) struct Reconcile<'a, P, R> {
     pub(crate) provider: &'a P,
     pub(crate) reporter: &'a R,
     pub(crate) metrics: &'a Metrics,
     pub(crate) now: fn() -> Timestamp,
 }
 
-// === impl PassEnd ===
+// === impl ReconcileEnd ===
 
-impl PassEnd {
-    /// The end of a pass that found nothing to do.
+impl ReconcileEnd {
+    /// The end of a reconcile that found nothing to do.
     pub(crate) fn nothing(job: &Job) -> Self {
         Self {
             outcome: Outcome::Settled,
@@ -142,7 +143,7 @@ impl PassEnd {
         }
     }
 
-    /// The end of a pass that took too long: nothing is known of what it did.
+    /// The end of a reconcile that took too long: nothing is known of what it did.
     pub(crate) fn broken_off(job: &Job, limit: Duration) -> Self {
         let minutes = limit.as_secs() / 60;
         let reason = Reason::error(
@@ -207,11 +208,11 @@ impl Outcome {
     }
 }
 
-// === impl Pass ===
+// === impl Reconcile ===
 
-impl<P: Provider, R: Report> Pass<'_, P, R> {
+impl<P: Provider, R: Report> Reconcile<'_, P, R> {
     /// Runs the job to its end: carries out the actions that the machine asks for.
-    pub(crate) async fn run(&self, job: &Job) -> PassEnd {
+    pub(crate) async fn run(&self, job: &Job) -> ReconcileEnd {
         let mut machine = Machine::new(job, self.provider);
         let mut input = Input::Start;
         loop {

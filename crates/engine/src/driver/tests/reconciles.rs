@@ -1,4 +1,4 @@
-//! From facts to passes: what a Service becomes, and what of it stays.
+//! From facts to reconciles: what a Service becomes, and what of it stays.
 
 use super::*;
 

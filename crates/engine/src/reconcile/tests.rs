@@ -1,4 +1,4 @@
-//! Passes against a provider and a reporter that live in memory, with a fault at any write.
+//! Reconciles against a provider and a reporter that live in memory, with a fault at any write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -104,11 +104,11 @@ impl Lab {
         self.outside.lock().unwrap().clone()
     }
 
-    async fn run(&self, intent: Intent) -> PassEnd {
+    async fn run(&self, intent: Intent) -> ReconcileEnd {
         self.run_reported(intent, EventState::default()).await
     }
 
-    async fn run_reported(&self, intent: Intent, reporting: EventState) -> PassEnd {
+    async fn run_reported(&self, intent: Intent, reporting: EventState) -> ReconcileEnd {
         let outside = self.outside();
         let job = Job {
             row: Some(Arc::new(row(&outside))),
@@ -124,10 +124,10 @@ impl Lab {
         self.run_job(job).await
     }
 
-    async fn run_job(&self, job: Job) -> PassEnd {
+    async fn run_job(&self, job: Job) -> ReconcileEnd {
         let metrics = Metrics::default();
         let now = || Timestamp::UNIX_EPOCH;
-        Pass {
+        Reconcile {
             provider: self,
             reporter: self,
             metrics: &metrics,

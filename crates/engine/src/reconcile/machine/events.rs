@@ -1,4 +1,4 @@
-//! The events of a pass: one per change, however many passes it takes.
+//! The events of a reconcile: one per change, however many reconciles it takes.
 
 use landfall_model::intent::Intent;
 use landfall_model::plan::Plan;
@@ -6,20 +6,20 @@ use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Severity};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
-use super::super::{PassEnd, Writing};
+use super::super::{ReconcileEnd, Writing};
 use super::Machine;
 use crate::report::Event;
 use crate::status::addresses;
 
-/// What events have reported, so that one is sent per change however many passes it takes.
+/// What events have reported, so that one is sent per change however many reconciles it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventState {
     /// What was announced and has not been reported as done yet.
     pub announced: Option<Announced>,
     /// Notices that were reported and still hold.
     pub notices: Vec<String>,
-    /// Whether a pass of this process has checked the Service. Until then what is found is what
-    /// reported by an earlier process, unless the status says otherwise.
+    /// Whether a reconcile of this process has checked the Service. Until then what is found is
+    /// what reported by an earlier process, unless the status says otherwise.
     pub looked: bool,
 }
 
@@ -58,8 +58,8 @@ impl<P: Provider> Machine<'_, P> {
         }
     }
 
-    /// Reports what has become true since the last pass: the provider's notices, and what holds
-    /// otherwise than it is written. `found`: it was true before this process looked.
+    /// Reports what has become true since the last reconcile: the provider's notices, and what
+    /// holds otherwise than it is written. `found`: it was true before this process looked.
     pub(super) fn announce_notices(&mut self, status: &ProviderStatus, found: bool) {
         let (job, end) = (self.job, &mut self.end);
         let reported = std::mem::take(&mut end.reporting.notices);
@@ -133,8 +133,8 @@ fn follows_members(code: Code) -> bool {
     )
 }
 
-/// Notes what begins, unless an earlier pass began it.
-pub(super) fn announce<S>(end: &mut PassEnd, intent: &Intent, plan: &Plan<S>) {
+/// Notes what begins, unless an earlier reconcile began it.
+pub(super) fn announce<S>(end: &mut ReconcileEnd, intent: &Intent, plan: &Plan<S>) {
     let members_only = plan.steps.iter().all(|planned| planned.members_only)
         && !plan.waits.iter().any(|wait| wait.creates);
     let begun = match &intent.load_balancer {

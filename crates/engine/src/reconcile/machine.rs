@@ -1,4 +1,4 @@
-//! A pass as a state machine: what came of the last action goes in, the next action comes out.
+//! A reconcile as a state machine: what came of the last action goes in, the next action comes out.
 //!
 //! Pure but for log lines. It asks the provider only for its answers without I/O: profile, plan
 //! and status.
@@ -18,22 +18,22 @@ use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ServiceStatus;
 
-use super::{Job, Outcome, PassEnd, Writing, outcome_of};
+use super::{Job, Outcome, ReconcileEnd, Writing, outcome_of};
 use crate::progress::Progress;
 use crate::report::{Event, ReportError};
 pub use events::{Announced, EventState};
 use events::{announce, was_reported};
 pub(super) use writes::unknown_status;
 
-/// How often one pass may observe again after carrying out a plan. Two suffice for a provider whose
-/// plans do what they say; the third is for one lost race.
+/// How often one reconcile may observe again after carrying out a plan. Two suffice for a provider
+/// whose plans do what they say; the third is for one lost race.
 const ROUNDS: usize = 3;
 
 /// A reconcile of one Service.
 pub(super) struct Machine<'j, P: Provider> {
     pub(super) job: &'j Job,
     pub(super) provider: &'j P,
-    pub(super) end: PassEnd,
+    pub(super) end: ReconcileEnd,
     pub(super) now: Timestamp,
     /// Events to send before the next action.
     pub(super) events: Vec<Event>,
@@ -61,7 +61,7 @@ pub(super) enum Action<'m, S> {
     Release(&'m ServiceRow),
     /// Notify the provider that the claim of this Service is on record.
     Recorded(&'m Uid),
-    /// Nothing: the pass is over.
+    /// Nothing: the reconcile is over.
     Finish,
 }
 
@@ -131,7 +131,7 @@ impl<'j, P: Provider> Machine<'j, P> {
         Self {
             job,
             provider,
-            end: PassEnd::nothing(job),
+            end: ReconcileEnd::nothing(job),
             now: Timestamp::UNIX_EPOCH,
             events: Vec::new(),
             state: State::Start,
