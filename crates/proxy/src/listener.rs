@@ -275,13 +275,13 @@ impl ListenerState {
         key: HashKey,
     ) -> Self {
         let cut = CancellationToken::new();
-        let pool = PoolState::new(workers, key, changes.of(&owner.uid));
+        let pool = PoolState::new(workers, key, changes.of(&owner.uid), account.clone());
         let _no_member_can_be_leaving_yet = pool.update(&config.listener.pool);
         Self {
             id,
             owner,
+            clients: Clients::new(account.clone()),
             gate: Arc::new(Gate::new(config.listener.connection_limit, account)),
-            clients: Clients::new(),
             config: ArcSwap::from_pointee(config),
             revision: watch::Sender::new(0),
             pool,
