@@ -17,7 +17,7 @@ const COMMANDS: usize = 256;
 
 /// After this many polls of tasks the runtime looks for events of its own. The engine counts as one
 /// poll however many connections it served, so this is small.
-const EVENT_INTERVAL: u32 = 5;
+const EVENT_INTERVAL: u32 = 16;
 
 /// A running worker.
 #[derive(Debug)]

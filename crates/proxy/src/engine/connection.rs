@@ -303,8 +303,13 @@ impl Connection {
         self.note_end(end);
         self.inward.give_up(&mut tools.pipes);
         self.outward.give_up(&mut tools.pipes);
-        if end == End::Broken {
-            // Without it the client would see an orderly end.
+        let is_broken = match end {
+            End::Agreed => false,
+            End::Broken => true,
+            End::Closed => self.phase == Phase::Open,
+        };
+        if is_broken {
+            // What came so far would look whole after an orderly end.
             let _ = self.client.set_reset_on_close();
         }
         drop(self.client);
@@ -313,8 +318,9 @@ impl Connection {
         };
         match end {
             End::Agreed if self.inward.closed => tools.member_sockets.take_back(member_socket),
-            End::Agreed | End::Closed => tools.member_sockets.close(member_socket, false),
-            End::Broken => tools.member_sockets.close(member_socket, true),
+            End::Agreed | End::Closed | End::Broken => {
+                tools.member_sockets.close(member_socket, is_broken);
+            }
         }
     }
 

@@ -22,6 +22,7 @@
 //! ```
 
 mod accept;
+mod client_socket;
 mod connection;
 mod copies;
 mod flows;
@@ -49,6 +50,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::accept::Acceptor;
+use self::client_socket::ClientSockets;
 use self::connection::{Connection, End, Step};
 use self::copies::Copies;
 use self::flows::Flows;
@@ -99,7 +101,7 @@ pub(crate) enum Command {
     /// A connection's wait in line for a member is over.
     Served(Key, Result<Lease, Unavailable>),
     /// End what a listener has of cut connections and flows, as its or a member's drain time is
-    /// over, and those of clients that no range allows any more.
+    /// over, and those of clients that no range allows any more; those that rest end if it closes.
     Sweep(Arc<ListenerState>),
     /// Show that the worker works.
     Answer(oneshot::Sender<()>),
@@ -118,6 +120,8 @@ pub(crate) struct Engine {
     /// Where the sockets of each listener are, among thousands.
     acceptors_by_id: HashMap<ListenerId, Vec<Key>>,
     proxy_headers: Slab<ProxyHeaderReader>,
+    /// Of tasks.
+    client_sockets: ClientSockets,
     connections: Slab<Connection>,
     /// Which of them are of one listener, by where its state lies.
     connections_by_listener: Lists<usize>,
@@ -162,6 +166,7 @@ enum Subject {
     Port(Key),
     Flow(Key),
     Time,
+    Task(Key),
 }
 
 // === impl Engine ===
@@ -193,6 +198,7 @@ impl Engine {
             acceptors: Slab::default(),
             acceptors_by_id: HashMap::new(),
             proxy_headers: Slab::default(),
+            client_sockets: ClientSockets::default(),
             connections: Slab::default(),
             connections_by_listener: Lists::default(),
             proxy_header_times: Wheel::new(now),
@@ -268,6 +274,7 @@ impl Engine {
     /// Deals with the fetched events, and with what waited for the end of a pass.
     fn pass(&mut self) {
         self.tools.member_sockets.begin_pass();
+        self.client_sockets.forget_gone();
         // What becomes busy in this pass waits for the end of the next.
         let busy = std::mem::take(&mut self.busy);
         let eager = std::mem::take(&mut self.eager);
@@ -305,6 +312,7 @@ impl Engine {
             }
             Some(Subject::Port(key)) => self.flows.port_event(key, &mut self.tools),
             Some(Subject::Flow(key)) => self.flows.flow_event(key, &mut self.tools),
+            Some(Subject::Task(key)) => self.client_sockets.note(key, event),
             // Deadlines are checked in every pass.
             Some(Subject::Time) => self.alarm = None,
             None => {}
@@ -394,6 +402,7 @@ impl Engine {
                 self.end(key, end);
             }
         }
+        self.client_sockets.sweep(listener);
         self.flows.sweep(listener.id());
     }
 
@@ -465,6 +474,7 @@ impl Subject {
             Self::Port(key) => (5, key.pack()),
             Self::Flow(key) => (6, key.pack()),
             Self::Time => (7, 0),
+            Self::Task(key) => (8, key.pack()),
         };
         kind << Self::SHIFT | bits
     }
@@ -479,6 +489,7 @@ impl Subject {
             5 => Some(Self::Port(key)),
             6 => Some(Self::Flow(key)),
             7 => Some(Self::Time),
+            8 => Some(Self::Task(key)),
             _ => None,
         }
     }
@@ -521,6 +532,7 @@ mod tests {
             Subject::Port(key),
             Subject::Flow(key),
             Subject::Time,
+            Subject::Task(key),
         ];
         for subject in subjects {
             assert_eq!(Subject::of(subject.token()), Some(subject));

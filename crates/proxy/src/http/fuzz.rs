@@ -199,6 +199,10 @@ impl ClientStream for DuplexStream {
     fn agreed(&self) -> Option<&[u8]> {
         None
     }
+
+    fn ends_by_itself(&self) -> bool {
+        true
+    }
 }
 
 /// A listener without members, on a clock that runs when nothing else does.

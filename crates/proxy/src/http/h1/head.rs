@@ -145,6 +145,9 @@ pub(in crate::http) fn number(value: &[u8]) -> Option<u64> {
     number.filter(|&number| number <= MAX_LENGTH)
 }
 
+/// Room for what is added to a head: the client's address, the framing of the body, what follows it.
+pub(super) const ADDED: usize = 192;
+
 /// Writes one field.
 pub(super) fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());

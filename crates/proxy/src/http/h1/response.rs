@@ -2,7 +2,7 @@
 //! the proxy must know, and written again for the client. Pure.
 
 use super::body::Framing;
-use super::head::{FieldBuffer, Fields, MAX_FIELDS, MAX_OPTIONS, Version, line, number};
+use super::head::{ADDED, FieldBuffer, Fields, MAX_FIELDS, MAX_OPTIONS, Version, line, number};
 use super::request::RequestFacts;
 use crate::http::MAX_HEAD;
 use crate::http::fields::{Field, list};
@@ -150,6 +150,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
     pub(in crate::http) fn write(&self, style: ResponseStyle, out: &mut Vec<u8>) {
         let status = self.facts.status;
         let bodiless = matches!(status, 100..=199 | 204 | 304);
+        out.reserve(self.facts.length + ADDED);
         status_line(status, self.reason, out);
         for (field, &kind) in self.fields.all.iter().zip(self.fields.kinds) {
             let passes = match kind {
