@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["landfall-kube", "landfall-files", "landfall-speaker"],
     &["landfall-engine"],
     PROVIDERS,
-    &["landfall-addressing"],
+    &["landfall-addressing", "landfall-metallb"],
     &[
         "landfall-l2",
         "landfall-bgp",
