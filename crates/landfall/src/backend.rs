@@ -31,6 +31,7 @@ use crate::lifetime::Lifetime;
 mod dispatch;
 mod exoscale;
 mod local;
+mod metal;
 mod openstack;
 mod report;
 
@@ -44,6 +45,7 @@ backends! {
     Local => local::Local,
     OpenStack => openstack::OpenStack,
     Exoscale => exoscale::Exoscale,
+    Metal => metal::Metal,
 }
 
 /// How much a provider may do outside of this process.

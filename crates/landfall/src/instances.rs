@@ -277,7 +277,21 @@ impl Instances {
 /// The instances of a configuration as classes.
 pub fn classes(config: &Config) -> Classes {
     let (names, default) = config.names();
-    Classes::new(names, default)
+    Classes::new(names, default).serving(config.class_names())
+}
+
+/// Returns the custom resources that the instances of a configuration read in a cluster. Address
+/// pools are always among them: no member may be an address that is given to Services.
+pub fn resources(config: &Config) -> CustomResources {
+    let profiles = outline(config);
+    let kinds = profiles.iter().flat_map(|it| it.resources);
+    CustomResources {
+        namespace: config.metallb_namespace().to_owned(),
+        kinds: kinds
+            .copied()
+            .chain([ResourceKind::IpAddressPool])
+            .collect(),
+    }
 }
 
 /// Returns the custom resources that the instances of a configuration read in a cluster. Address

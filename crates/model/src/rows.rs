@@ -272,6 +272,15 @@ pub struct PoolRow {
     pub share_across_namespaces: bool,
     /// How many addresses of each family the Services of one namespace may hold.
     pub addresses_per_namespace: Option<u32>,
+    /// Whether it gives out no address any more.
+    pub disabled: bool,
+    /// For how long an address that a Service gave up is given to no other one.
+    pub cool_down: Option<Duration>,
+    /// Addresses, prefixes and ranges that do not belong to it although `addresses` has them.
+    pub excluded: Vec<String>,
+    /// Addresses, prefixes and ranges that only some Services get, each with a namespace or
+    /// `NAMESPACE/NAME`.
+    pub reserved: Vec<(String, String)>,
     /// `spec.serviceAllocation`.
     pub allocation: Option<PoolAllocation>,
     /// Whose word it is.

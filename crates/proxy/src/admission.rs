@@ -90,7 +90,9 @@ pub struct Counts {
     pub own_minimum: u32,
     /// What this Service has of the common part.
     pub own_common: u32,
-    /// What all Services of its namespace have of it.
+    /// What all Services of its namespace have of their minimums.
+    pub namespace_minimum: u32,
+    /// What all Services of its namespace have of the common part.
     pub namespace: u32,
     /// What this source address has, at most.
     pub source: u32,
@@ -165,13 +167,29 @@ impl Counts {
 
     /// Returns what is free of the common part.
     pub fn free(&self) -> u32 {
-        let limit = u64::from(self.limit);
-        let minimums = self.most_minimum() * u64::from(self.services.max(1));
-        // Both ways to divide may have to be kept free.
-        let ways = if self.namespaces > 1 { 2 } else { 1 };
-        let minimums = minimums.min(limit / MINIMUMS * ways);
+        let part = u64::from(self.limit) / MINIMUMS;
+        let minimums = if self.namespaces > 1 {
+            // For both ways to divide. Not less where there are few Services: a namespace with all
+            // of the common part could make more, and take what others have not used yet.
+            2 * part
+        } else {
+            part.min(self.most_minimum() * u64::from(self.services.max(1)))
+        };
         let common = u64::from(self.limit).saturating_sub(minimums);
         common.saturating_sub(u64::from(self.common)) as u32
+    }
+
+    /// Returns whether so much more is of the Service's minimum. What is given stays given although
+    /// minimums become smaller with each Service that comes, so that Services which come one after
+    /// the other could have more than there is for all: equal parts have one part, and the other
+    /// has as much for each namespace, whatever others have of the first.
+    fn is_minimum(&self, cost: u64) -> bool {
+        let part = u64::from(self.limit) / MINIMUMS;
+        let all = u64::from(self.used.saturating_sub(self.common)) + cost;
+        let namespace = u64::from(self.namespace_minimum) + cost;
+        let namespaces = u64::from(self.namespaces.max(1));
+        let left = all <= part || (namespaces > 1 && namespace <= part / namespaces);
+        left && u64::from(self.own_minimum) + cost <= u64::from(self.minimum())
     }
 
     /// Returns whether little is free of the common part.
@@ -225,7 +243,7 @@ impl Counts {
         let cost = u64::from(cost);
         if u64::from(self.used) + cost > u64::from(self.limit) {
             Decision::Refused(Excess::All)
-        } else if u64::from(self.own_minimum) + cost <= u64::from(self.minimum()) {
+        } else if self.is_minimum(cost) {
             Decision::Minimum
         } else {
             Decision::Common
@@ -251,7 +269,7 @@ impl Counts {
         if u64::from(self.used) + cost > limit {
             return Decision::Refused(Excess::All);
         }
-        if u64::from(self.own_minimum) + cost <= u64::from(self.minimum()) {
+        if self.is_minimum(cost) {
             return Decision::Minimum;
         }
         let free = u64::from(self.free());
@@ -304,14 +322,12 @@ mod tests {
         fn counts(&self, service: usize) -> Counts {
             let (own_minimum, own_common) = self.held[service];
             let common = self.held.iter().map(|held| held.1).sum();
-            let namespace = if self.together.contains(&service) {
-                self.held[self.together.clone()]
-                    .iter()
-                    .map(|held| held.1)
-                    .sum()
+            let beside = if self.together.contains(&service) {
+                self.together.clone()
             } else {
-                own_common
+                service..service + 1
             };
+            let beside = &self.held[beside];
             Counts {
                 limit: self.limit,
                 used: common + self.held.iter().map(|held| held.0).sum::<u32>(),
@@ -328,7 +344,8 @@ mod tests {
                 },
                 own_minimum,
                 own_common,
-                namespace,
+                namespace_minimum: beside.iter().map(|held| held.0).sum(),
+                namespace: beside.iter().map(|held| held.1).sum(),
                 source: 0,
             }
         }
@@ -543,7 +560,7 @@ mod tests {
         assert!(usual.traffic > 700 && usual.reserve > 200, "{usual:?}");
     }
 
-    /// What Services hold of sockets of listeners, by namespace.
+    /// What Services hold, by namespace: of sockets of listeners, or of connections.
     #[derive(Debug)]
     struct Listeners {
         limit: u32,
@@ -592,6 +609,7 @@ mod tests {
                 siblings: self.held[namespace].len() as u32,
                 own_minimum,
                 own_common,
+                namespace_minimum: self.held[namespace].iter().map(|held| held.0).sum(),
                 namespace: self.of(namespace),
                 source: 0,
             }
@@ -607,6 +625,25 @@ mod tests {
                 Decision::Refused(_) => return false,
             }
             true
+        }
+
+        /// Opens a connection.
+        fn connect(&mut self, namespace: usize, service: usize) -> bool {
+            let counts = self.connection_counts(namespace, service);
+            let held = &mut self.held[namespace][service];
+            match counts.decide(self.cost) {
+                Decision::Minimum => held.0 += self.cost,
+                Decision::Common => held.1 += self.cost,
+                Decision::Refused(_) => return false,
+            }
+            true
+        }
+
+        fn connection_counts(&self, namespace: usize, service: usize) -> Counts {
+            Counts {
+                namespace: self.held[namespace].iter().map(|held| held.1).sum(),
+                ..self.counts(namespace, service)
+            }
         }
 
         /// Closes one.
@@ -672,6 +709,44 @@ mod tests {
         }
 
         #[test]
+        fn a_namespace_gets_the_minimum_that_is_due_to_it_whatever_others_did_in_any_order(
+            (limit, cost) in (64u32..4_000, 1u32..3),
+            sizes in prop::collection::vec(1usize..6, 2..6),
+            steps in prop::collection::vec(
+                (any::<usize>(), any::<usize>(), 0u8..8, 1usize..200), 0..200,
+            ),
+        ) {
+            let held = sizes.iter().map(|&services| vec![(0, 0); services]).collect();
+            let mut table = Listeners { limit, cost, held };
+            for (namespace, service, step, often) in steps {
+                let namespace = namespace % table.held.len();
+                let service = service % table.held[namespace].len();
+                match step {
+                    0 => (0..often).for_each(|_| table.close(namespace, service)),
+                    1 | 2 => table.held[namespace].push((0, 0)),
+                    _ => {
+                        for _ in 0..often {
+                            table.connect(namespace, service);
+                        }
+                    }
+                }
+                prop_assert!(table.minimums() <= 2 * table.part(), "{table:?}");
+                prop_assert!(table.minimums() + table.common() <= limit, "{table:?}");
+            }
+            for namespace in 0..table.held.len() {
+                let due = table.part() / table.held.len() as u32;
+                for service in 0..table.held[namespace].len() {
+                    let counts = table.connection_counts(namespace, service);
+                    let (own, minimum) = (counts.own_minimum + cost, counts.minimum());
+                    if own <= minimum && counts.namespace_minimum + cost <= due {
+                        let given = table.connect(namespace, service);
+                        prop_assert!(given, "{namespace}, {service} of {table:?}");
+                    }
+                }
+            }
+        }
+
+        #[test]
         fn all_minimums_together_are_what_the_common_part_leaves(
             limit in 0u32..100_000,
             sizes in prop::collection::vec(1u32..200, 1..50),
@@ -717,14 +792,14 @@ mod tests {
 
         #[test]
         fn no_counts_overflow(
-            numbers in prop::array::uniform8(any::<u32>()),
+            numbers in prop::array::uniform9(any::<u32>()),
             cost in any::<u32>(),
         ) {
-            let [limit, used, common, services, own_minimum, own_common, namespace, source] =
+            let [limit, used, common, services, own_minimum, own_common, namespace, source, other] =
                 numbers;
             let counts = Counts {
                 limit, used, common, services, own_minimum, own_common, namespace, source,
-                namespaces: source, siblings: namespace,
+                namespace_minimum: other, namespaces: source, siblings: namespace,
             };
             let sockets = counts.decide_sockets(cost);
             let spare = counts.decide_spare(cost);

@@ -70,13 +70,13 @@ struct ServiceCounts {
     siblings: u32,
 }
 
-/// What all Services of a namespace have of the common parts.
+/// What all Services of a namespace have.
 #[derive(Debug, Default)]
 struct Namespace {
     services: AtomicU32,
-    descriptors: AtomicU32,
-    ports: AtomicU32,
-    memory: AtomicU32,
+    descriptors: Usage,
+    ports: Usage,
+    memory: Usage,
     listeners: AtomicU32,
 }
 
@@ -278,7 +278,7 @@ impl Resource {
 
     fn take(
         &self,
-        (usage, namespace): (&Usage, &AtomicU32),
+        (usage, namespace): (&Usage, &Usage),
         crowd: ServiceCounts,
         source: Option<Source>,
         cost: u8,
@@ -287,7 +287,8 @@ impl Resource {
         let counts = Counts {
             own_minimum: usage.minimum.load(Ordering::Relaxed),
             own_common: usage.common.load(Ordering::Relaxed),
-            namespace: namespace.load(Ordering::Relaxed),
+            namespace_minimum: namespace.minimum.load(Ordering::Relaxed),
+            namespace: namespace.common.load(Ordering::Relaxed),
             source: source.map_or(0, |source| self.sources.of(source)),
             ..self.counts(crowd)
         };
@@ -301,9 +302,10 @@ impl Resource {
         if common {
             self.common.fetch_add(amount, Ordering::Relaxed);
             usage.common.fetch_add(amount, Ordering::Relaxed);
-            namespace.fetch_add(amount, Ordering::Relaxed);
+            namespace.common.fetch_add(amount, Ordering::Relaxed);
         } else {
             usage.minimum.fetch_add(amount, Ordering::Relaxed);
+            namespace.minimum.fetch_add(amount, Ordering::Relaxed);
         }
         if let Some(source) = source {
             self.sources.add(source, amount);
@@ -311,20 +313,16 @@ impl Resource {
         Ok(Held { cost, common })
     }
 
-    fn give_back(
-        &self,
-        (usage, namespace): (&Usage, &AtomicU32),
-        source: Option<Source>,
-        held: Held,
-    ) {
+    fn give_back(&self, (usage, namespace): (&Usage, &Usage), source: Option<Source>, held: Held) {
         let amount = u32::from(held.cost);
         self.used.fetch_sub(amount, Ordering::Relaxed);
         if held.common {
             self.common.fetch_sub(amount, Ordering::Relaxed);
             usage.common.fetch_sub(amount, Ordering::Relaxed);
-            namespace.fetch_sub(amount, Ordering::Relaxed);
+            namespace.common.fetch_sub(amount, Ordering::Relaxed);
         } else {
             usage.minimum.fetch_sub(amount, Ordering::Relaxed);
+            namespace.minimum.fetch_sub(amount, Ordering::Relaxed);
         }
         if let Some(source) = source {
             self.sources.take(source, amount);

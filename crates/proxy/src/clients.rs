@@ -3,8 +3,9 @@
 //!
 //! Bounded: of connections at once there is a row per source that has some, so never more than the
 //! process has descriptors; of rates there are [`MOST_RATES`] rows, and the source that was seen
-//! least recently is forgotten first. One that keeps coming is not. One table per listener, which
-//! workers share, so that limits hold for the whole process; only listeners with limits touch it.
+//! least recently is forgotten first. One that keeps coming is not. Rows of rates count as memory of
+//! the Service. One table per listener, which workers share, so that limits hold for the whole
+//! process; only listeners with limits touch it.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use landfall_model::protection::{Rate, SourceLimits};
 
-use crate::recency::Recency;
+use crate::budget::Account;
+use crate::client_table::ClientTable;
 
 /// Sources of which a listener knows how often they came: about 2 MiB.
 const MOST_RATES: usize = 16_384;
@@ -44,7 +46,7 @@ pub(crate) enum TooMuch {
 #[derive(Debug)]
 struct Table {
     open: HashMap<IpAddr, u32>,
-    rates: Recency<IpAddr, Spent>,
+    rates: ClientTable<Spent>,
 }
 
 /// What was spent of the two rates: when each is whole again, in nanoseconds.
@@ -81,12 +83,12 @@ pub(crate) fn spend(rate: Rate, whole: u64, now: u64) -> Result<u64, u64> {
 // === impl Clients ===
 
 impl Clients {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(account: Arc<Account>) -> Arc<Self> {
         Arc::new(Self {
             born: Instant::now(),
             table: Mutex::new(Table {
                 open: HashMap::new(),
-                rates: Recency::new(MOST_RATES),
+                rates: ClientTable::new(MOST_RATES, account),
             }),
         })
     }
@@ -162,13 +164,13 @@ impl Drop for Hold {
 
 impl Table {
     fn spent(&mut self, source: IpAddr) -> Spent {
-        self.rates.touch(&source).copied().unwrap_or_default()
+        self.rates.touch(source).copied().unwrap_or_default()
     }
 
     fn note(&mut self, source: IpAddr, spent: Spent) {
-        match self.rates.get(&source) {
+        match self.rates.touch(source) {
             Some(known) => *known = spent,
-            None => drop(self.rates.insert(source, spent)),
+            None => self.rates.insert(source, spent),
         }
     }
 }
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_source_has_so_many_connections_and_another_has_its_own() {
-        let (clients, now) = (Clients::new(), Instant::now());
+        let (clients, now) = (Clients::new(Account::unlimited()), Instant::now());
         let limits = connections(2);
         let held = [(); 2].map(|()| clients.enter(&limits, CLIENT, now).unwrap());
         let third = clients.enter(&limits, CLIENT, now);
@@ -214,7 +216,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_ipv6_network_are_one_source() {
-        let (clients, now) = (Clients::new(), Instant::now());
+        let (clients, now) = (Clients::new(Account::unlimited()), Instant::now());
         let [one, same, other] = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"];
         let enter = |address: &str| clients.enter(&connections(1), address.parse().unwrap(), now);
         let _held = enter(one).unwrap();
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_burst_comes_at_once_and_then_the_rate_holds() {
-        let clients = Clients::new();
+        let clients = Clients::new(Account::unlimited());
         let start = clients.born;
         let limits = SourceLimits {
             connection_rate: Some(rate(10, 3)),
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_client_that_came_too_often_learns_when_to_retry() {
-        let clients = Clients::new();
+        let clients = Clients::new(Account::unlimited());
         let start = clients.born;
         let ask = |now| clients.request(rate(2, 1), CLIENT, now);
         assert_eq!(ask(start), Ok(()));
@@ -252,7 +254,7 @@ mod tests {
 
     #[test]
     fn many_sources_take_bounded_room_and_one_that_keeps_coming_is_not_forgotten() {
-        let clients = Clients::new();
+        let clients = Clients::new(Account::unlimited());
         let now = clients.born;
         let hour = Rate {
             period: Duration::from_secs(3600),

@@ -18,6 +18,7 @@ pub mod access_log;
 pub mod admission;
 pub mod budget;
 pub mod changes;
+mod client_table;
 mod clients;
 pub mod counters;
 pub mod dial;

@@ -121,8 +121,6 @@ pub struct ListenerState {
     clients: Arc<Clients>,
     closing: CancellationToken,
     cut: CancellationToken,
-    /// Fires when other sources are allowed, and with `cut`. Then there is a new one.
-    ranges: ArcSwap<CancellationToken>,
     /// Where what ends is noted, if it is.
     access_log: Option<Arc<AccessLog>>,
     /// The descriptors of its sockets, while it is open.
@@ -275,19 +273,18 @@ impl ListenerState {
         key: HashKey,
     ) -> Self {
         let cut = CancellationToken::new();
-        let pool = PoolState::new(workers, key, changes.of(&owner.uid));
+        let pool = PoolState::new(workers, key, changes.of(&owner.uid), account.clone());
         let _no_member_can_be_leaving_yet = pool.update(&config.listener.pool);
         Self {
             id,
             owner,
+            clients: Clients::new(account.clone()),
             gate: Arc::new(Gate::new(config.listener.connection_limit, account)),
-            clients: Clients::new(),
             config: ArcSwap::from_pointee(config),
             revision: watch::Sender::new(0),
             pool,
             counters: Shards::new(workers),
             closing: CancellationToken::new(),
-            ranges: ArcSwap::from_pointee(cut.child_token()),
             cut,
             access_log: None,
             sockets: Mutex::default(),
@@ -381,19 +378,6 @@ impl ListenerState {
         &self.closing
     }
 
-    /// Returns once a connection of this client must end at once: it is cut, or no range allows the
-    /// client any more.
-    pub async fn shut_out(&self, client: IpAddr) {
-        loop {
-            // In this order: a change after the first line is seen by the second or ends the wait.
-            let ranges = self.ranges.load_full();
-            if self.cut.is_cancelled() || !self.config().allows(client) {
-                return;
-            }
-            ranges.cancelled().await;
-        }
-    }
-
     /// Fires when what is still open must end at once.
     pub fn cut(&self) -> &CancellationToken {
         &self.cut
@@ -423,10 +407,6 @@ impl ListenerState {
             Vec::new()
         };
         self.revision.send_modify(|revision| *revision += 1);
-        if ranges {
-            let next = Arc::new(self.cut.child_token());
-            self.ranges.swap(next).cancel();
-        }
         Some(Change { leaving, ranges })
     }
 }

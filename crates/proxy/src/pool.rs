@@ -16,7 +16,7 @@ mod spared;
 mod turn;
 
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,9 +25,10 @@ use arc_swap::ArcSwap;
 use landfall_model::listener::{Algorithm, ClientAffinity, Pool};
 use landfall_model::protection::Protection;
 
+use crate::budget::Account;
 use crate::changes::ChangesOf;
+use crate::client_table::ClientTable;
 use crate::counters::{MemberTotals, Refusal};
-use crate::recency::Recency;
 
 use self::line::Line;
 pub use self::member::{Health, MemberState};
@@ -45,7 +46,7 @@ pub struct PoolState {
     snapshot: ArcSwap<Snapshot>,
     /// Serialises writers, and holds members that are gone but still have connections.
     gone: Mutex<Vec<Arc<MemberState>>>,
-    affinity: Arc<Mutex<Recency<IpAddr, Remembered>>>,
+    affinity: Arc<Mutex<ClientTable<Remembered>>>,
     shared: Arc<Shared>,
     workers: usize,
 }
@@ -136,12 +137,12 @@ struct Remembered {
 
 impl PoolState {
     /// A pool without members, counting for this many workers. `changes` is noted whenever health
-    /// or membership changes.
-    pub fn new(workers: usize, key: HashKey, changes: ChangesOf) -> Self {
+    /// or membership changes; what is remembered of clients counts for `account`.
+    pub fn new(workers: usize, key: HashKey, changes: ChangesOf, account: Arc<Account>) -> Self {
         Self {
             snapshot: ArcSwap::from_pointee(Snapshot::empty(key)),
             gone: Mutex::default(),
-            affinity: Arc::new(Mutex::new(Recency::new(AFFINITY_CLIENTS))),
+            affinity: Arc::new(Mutex::new(ClientTable::new(AFFINITY_CLIENTS, account))),
             shared: Arc::new(Shared::new(changes)),
             workers,
         }
@@ -378,7 +379,7 @@ impl PoolState {
             entry.state.set_serves(serves);
         }
         if affinity.is_none() {
-            lock(&self.affinity).retain(|_, _| false);
+            lock(&self.affinity).clear();
         }
         self.snapshot.store(Arc::new(Snapshot {
             algorithm,

@@ -40,7 +40,6 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
     }
 
     /// How many entries there are.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
@@ -135,19 +134,6 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
         Some((key, value))
     }
 
-    /// Keeps only the entries for which `keep` says so.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let mut gone = Vec::new();
-        for (key, value) in self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut()) {
-            if !keep(key, value) {
-                gone.push(key.clone());
-            }
-        }
-        for key in gone {
-            self.remove(&key);
-        }
-    }
-
     fn link(&mut self, place: u32) {
         let older = self.newest;
         if let Some(slot) = self.slots.get_mut(place as usize) {
@@ -208,7 +194,6 @@ mod tests {
         Touch(u8),
         Remove(u8),
         Pop,
-        KeepEven,
     }
 
     fn action() -> impl Strategy<Value = Action> {
@@ -217,7 +202,6 @@ mod tests {
             2 => (0u8..12).prop_map(Action::Touch),
             1 => (0u8..12).prop_map(Action::Remove),
             1 => Just(Action::Pop),
-            1 => Just(Action::KeepEven),
         ]
     }
 
@@ -253,10 +237,6 @@ mod tests {
                     Action::Pop => {
                         let entry = (!model.is_empty()).then(|| model.remove(0));
                         prop_assert_eq!(map.pop_oldest(), entry);
-                    }
-                    Action::KeepEven => {
-                        map.retain(|_, value| *value % 2 == 0);
-                        model.retain(|&(_, value)| value % 2 == 0);
                     }
                 }
                 prop_assert_eq!(map.len(), model.len());

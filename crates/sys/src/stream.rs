@@ -1,7 +1,9 @@
 //! TCP sockets driven by [`crate::epoll`]: each method is one system call.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use tokio::io::ReadBuf;
 
 use crate::address::RawAddress;
 use crate::{check, check_size, size_of};
@@ -20,6 +22,9 @@ pub enum Half {
 }
 
 const ONE: libc::c_int = 1;
+
+/// The kernel takes no more pieces at once (`UIO_MAXIOV`).
+const MAX_PIECES: usize = 1024;
 
 // === impl Stream ===
 
@@ -89,6 +94,23 @@ impl Stream {
         })
     }
 
+    /// Writes as much as fits of several pieces, as if they were one.
+    pub fn send_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let message = libc::msghdr {
+            msg_name: std::ptr::null_mut(),
+            msg_namelen: 0,
+            // The kernel only reads what is sent; the type is shared with receiving.
+            msg_iov: pieces.as_ptr().cast_mut().cast(),
+            msg_iovlen: pieces.len().min(MAX_PIECES),
+            msg_control: std::ptr::null_mut(),
+            msg_controllen: 0,
+            msg_flags: 0,
+        };
+        // SAFETY: an `IoSlice` has the layout of an `iovec`, and the pieces, which are as many as
+        // stated, live across the call.
+        check_size(unsafe { libc::sendmsg(self.raw(), &raw const message, libc::MSG_NOSIGNAL) })
+    }
+
     /// Shuts down one or both halves.
     pub fn shutdown(&self, half: Half) -> io::Result<()> {
         let how = match half {
@@ -137,6 +159,20 @@ impl Stream {
             l_linger: 0,
         };
         self.set(libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+    }
+
+    /// Reads what is there into the room that is left; nothing is the end of the stream.
+    pub fn receive_into(&self, room: &mut ReadBuf<'_>) -> io::Result<()> {
+        // SAFETY: nothing is ever written there but by the kernel, so that what was initialized
+        // stays so.
+        let unfilled = unsafe { room.unfilled_mut() };
+        let (start, length) = (unfilled.as_mut_ptr(), unfilled.len());
+        // SAFETY: the room lives across the call and is as large as stated.
+        let count = check_size(unsafe { libc::recv(self.raw(), start.cast(), length, 0) })?;
+        // SAFETY: the kernel wrote so many bytes.
+        unsafe { room.assume_init(count) };
+        room.advance(count);
+        Ok(())
     }
 
     fn receive_with(&self, room: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
@@ -195,6 +231,29 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    #[test]
+    fn pieces_arrive_as_one_and_are_read_into_what_is_left_of_the_room() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (near, _) = Stream::accept(&listener).unwrap();
+        let pieces: Vec<Vec<u8>> = (0..2000).map(|number: u16| vec![number as u8; 3]).collect();
+        let slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let sent = near.send_vectored(&slices).unwrap();
+        assert_eq!(sent, 3 * MAX_PIECES, "the rest follows in another call");
+        let mut received = vec![0; sent];
+        far.read_exact(&mut received).unwrap();
+        assert_eq!(received, pieces.concat()[..sent]);
+        far.write_all(b"world").unwrap();
+        let mut bytes = [std::mem::MaybeUninit::uninit(); 12];
+        let mut room = ReadBuf::uninit(&mut bytes);
+        room.put_slice(b"hello ");
+        eventually(|| near.receive_into(&mut room));
+        assert_eq!(room.filled(), b"hello world");
+        drop(far);
+        eventually(|| near.receive_into(&mut room));
+        assert_eq!(room.filled().len(), 11);
     }
 
     #[test]

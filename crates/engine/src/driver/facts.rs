@@ -5,7 +5,7 @@ use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
 use landfall_model::rows::Fact;
 
-use super::history::PassHistory;
+use super::history::ReconcileHistory;
 use super::self_updates::SelfUpdate;
 use super::{Engine, clock, problems};
 use crate::report::Report;
@@ -72,7 +72,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let now = clock();
         for key in keys {
             let history = self.tracked.get(key).map(|tracked| &tracked.history);
-            if history.is_some_and(PassHistory::is_under_way) {
+            if history.is_some_and(ReconcileHistory::is_under_way) {
                 self.queue.push_unless_due(key);
                 continue;
             }

@@ -167,6 +167,14 @@ impl Account {
         taken.inspect_err(|_| self.budget.fell_short())
     }
 
+    /// As `take_memory`, for what is only kept for later: not while memory is scarce, and not of the
+    /// minimum. That there is none is no shortage.
+    pub(crate) fn keep_memory(&self, units: u8) -> Option<Held> {
+        let (memory, crowd) = (&self.budget.memory, self.crowd());
+        let kept = memory.take(self.bytes(), crowd, None, units, Counts::decide_spare);
+        kept.ok()
+    }
+
     /// Gives memory back that was taken for the same source.
     pub(crate) fn give_back_memory(&self, source: Option<Source>, held: Held) {
         self.budget.memory.give_back(self.bytes(), source, held);
@@ -187,17 +195,17 @@ impl Account {
     }
 
     /// What it and its namespace have of the descriptors.
-    pub(super) fn files(&self) -> (&Usage, &AtomicU32) {
+    pub(super) fn files(&self) -> (&Usage, &Usage) {
         (&self.descriptors, &self.namespace.descriptors)
     }
 
     /// What it and its namespace have of the ports.
-    pub(super) fn flows(&self) -> (&Usage, &AtomicU32) {
+    pub(super) fn flows(&self) -> (&Usage, &Usage) {
         (&self.ports, &self.namespace.ports)
     }
 
     /// What it and its namespace have of the memory.
-    pub(super) fn bytes(&self) -> (&Usage, &AtomicU32) {
+    pub(super) fn bytes(&self) -> (&Usage, &Usage) {
         (&self.memory, &self.namespace.memory)
     }
 
@@ -283,6 +291,7 @@ impl Account {
             siblings: crowd.siblings,
             own_minimum: read(&self.listeners.minimum),
             own_common: read(&self.listeners.common),
+            namespace_minimum: 0,
             namespace: read(&self.namespace.listeners),
             source: 0,
         }

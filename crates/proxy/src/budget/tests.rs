@@ -68,3 +68,25 @@ fn listeners_that_are_opened_in_a_flood_leave_the_minimum_of_others() {
     let clients = std::iter::from_fn(|| victim.take(Cost::Connection, None).ok());
     assert!(clients.take(16).count() == 16);
 }
+
+#[test]
+fn services_made_one_after_the_other_leave_the_minimum_of_another_namespace() {
+    for (files, together) in [(1024, 1), (4096, 1), (4096, 7), (20_000, 1)] {
+        let budget = Budget::new(files, 16);
+        let victim = budget.account(&Uid::new("victim"), "victims");
+        let mut taken = Vec::new();
+        let mut services = Vec::new();
+        // Each gets a part of what is due to all that there are, and keeps it when more come.
+        for number in 0..100 {
+            for beside in 0..together {
+                let uid = Uid::new(&format!("rude-{number}-{beside}"));
+                services.push(budget.account(&uid, "rude"));
+            }
+            for service in &services {
+                taken.extend(flood(service));
+            }
+        }
+        let clients = std::iter::from_fn(|| victim.take(Cost::Connection, None).ok());
+        assert!(clients.take(16).count() == 16, "{files}, {together}");
+    }
+}

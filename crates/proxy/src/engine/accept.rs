@@ -262,7 +262,15 @@ impl Engine {
             place,
         };
         drop(config);
-        self.tasks.spawn(task.run(stream, listener));
+        let (client, sockets) = (task.inbound.client.ip(), &mut self.client_sockets);
+        match sockets.add(stream, client, &listener, &self.tools.epoll) {
+            Ok(socket) => {
+                let key = socket.key();
+                let running = self.tasks.spawn(task.run(socket, listener));
+                sockets.set_task(key, running.abort_handle());
+            }
+            Err(error) => tracing::warn!(%error, "a connection cannot be polled"),
+        }
     }
 
     fn begin(

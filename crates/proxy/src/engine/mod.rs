@@ -10,7 +10,7 @@
 //!
 //! Memory: an idle connection costs a row of under 400 bytes here (measured: 341 bytes each with
 //! 6,000 of them) and two sockets in the kernel; it holds no buffer. A connection whose receiver
-//! takes nothing holds at most 64 KiB per way here, or after its first 128 KiB a pipe in the
+//! takes nothing holds at most 64 KiB per direction here, or after its first 128 KiB a pipe in the
 //! kernel: of 1 MiB while there are such, then of 256 KiB, all workers together at most 128 MiB,
 //! and a quarter less than what a user without special rights may have. A UDP flow costs about 500
 //! bytes and one socket.
@@ -22,6 +22,7 @@
 //! ```
 
 mod accept;
+mod client_socket;
 mod connection;
 mod copies;
 mod flows;
@@ -49,6 +50,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::accept::Acceptor;
+use self::client_socket::ClientSockets;
 use self::connection::{Connection, End, Step};
 use self::copies::Copies;
 use self::flows::Flows;
@@ -99,7 +101,7 @@ pub(crate) enum Command {
     /// A connection's wait in line for a member is over.
     Served(Key, Result<Lease, Unavailable>),
     /// End what a listener has of cut connections and flows, as its or a member's drain time is
-    /// over, and those of clients that no range allows any more.
+    /// over, and those of clients that no range allows any more; those that rest end if it closes.
     Sweep(Arc<ListenerState>),
     /// Show that the worker works.
     Answer(oneshot::Sender<()>),
@@ -118,6 +120,8 @@ pub(crate) struct Engine {
     /// Where the sockets of each listener are, among thousands.
     acceptors_by_id: HashMap<ListenerId, Vec<Key>>,
     proxy_headers: Slab<ProxyHeaderReader>,
+    /// Of tasks.
+    client_sockets: ClientSockets,
     connections: Slab<Connection>,
     /// Which of them are of one listener, by where its state lies.
     connections_by_listener: Lists<usize>,
@@ -137,7 +141,7 @@ pub(crate) struct Engine {
 /// What connections use in turn.
 struct Tools {
     epoll: Epoll,
-    room: Box<[u8]>,
+    buffer: Box<[u8]>,
     pipes: Pipes,
     member_sockets: MemberSockets,
     now: u64,
@@ -145,7 +149,7 @@ struct Tools {
 
 /// How much a worker may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     /// Pipes.
     pub(crate) pipes: usize,
     /// Spare sockets toward members, of each family.
@@ -162,6 +166,7 @@ enum Subject {
     Port(Key),
     Flow(Key),
     Time,
+    Task(Key),
 }
 
 // === impl Engine ===
@@ -173,7 +178,7 @@ impl Engine {
         commands: mpsc::Receiver<Command>,
         resume: mpsc::Sender<Command>,
         tasks: TaskTracker,
-        room: Room,
+        capacity: Capacity,
     ) -> io::Result<Self> {
         let now = coarse_millis();
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
@@ -184,15 +189,16 @@ impl Engine {
             tasks,
             tools: Tools {
                 epoll,
-                room: vec![0; pump::ROOM].into_boxed_slice(),
-                pipes: Pipes::new(room.pipes),
-                member_sockets: MemberSockets::new(room.spares),
+                buffer: vec![0; pump::BUFFER_SIZE].into_boxed_slice(),
+                pipes: Pipes::new(capacity.pipes),
+                member_sockets: MemberSockets::new(capacity.spares),
                 now,
             },
             events: Events::default(),
             acceptors: Slab::default(),
             acceptors_by_id: HashMap::new(),
             proxy_headers: Slab::default(),
+            client_sockets: ClientSockets::default(),
             connections: Slab::default(),
             connections_by_listener: Lists::default(),
             proxy_header_times: Wheel::new(now),
@@ -268,6 +274,7 @@ impl Engine {
     /// Deals with the fetched events, and with what waited for the end of a pass.
     fn pass(&mut self) {
         self.tools.member_sockets.begin_pass();
+        self.client_sockets.forget_gone();
         // What becomes busy in this pass waits for the end of the next.
         let busy = std::mem::take(&mut self.busy);
         let eager = std::mem::take(&mut self.eager);
@@ -305,6 +312,7 @@ impl Engine {
             }
             Some(Subject::Port(key)) => self.flows.port_event(key, &mut self.tools),
             Some(Subject::Flow(key)) => self.flows.flow_event(key, &mut self.tools),
+            Some(Subject::Task(key)) => self.client_sockets.note(key, event),
             // Deadlines are checked in every pass.
             Some(Subject::Time) => self.alarm = None,
             None => {}
@@ -394,6 +402,7 @@ impl Engine {
                 self.end(key, end);
             }
         }
+        self.client_sockets.sweep(listener);
         self.flows.sweep(listener.id());
     }
 
@@ -465,6 +474,7 @@ impl Subject {
             Self::Port(key) => (5, key.pack()),
             Self::Flow(key) => (6, key.pack()),
             Self::Time => (7, 0),
+            Self::Task(key) => (8, key.pack()),
         };
         kind << Self::SHIFT | bits
     }
@@ -479,6 +489,7 @@ impl Subject {
             5 => Some(Self::Port(key)),
             6 => Some(Self::Flow(key)),
             7 => Some(Self::Time),
+            8 => Some(Self::Task(key)),
             _ => None,
         }
     }
@@ -521,6 +532,7 @@ mod tests {
             Subject::Port(key),
             Subject::Flow(key),
             Subject::Time,
+            Subject::Task(key),
         ];
         for subject in subjects {
             assert_eq!(Subject::of(subject.token()), Some(subject));

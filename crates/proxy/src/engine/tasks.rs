@@ -1,15 +1,13 @@
-//! Connections that are more than bytes passing by: TLS that begins or ends here, and HTTP. Each
-//! is a task of the
-//! worker's runtime, from the accept to the end.
+//! Connections that are more than bytes passing by: TLS that begins or ends here, and HTTP. Each is
+//! a task of the worker's runtime, from the accept to the end.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use landfall_sys::stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
+use super::client_socket::ClientSocket;
 use crate::counters::{Refusal, Span};
 use crate::dial::dial;
 use crate::http::{self, Front};
@@ -29,22 +27,10 @@ pub(super) struct Task {
 // === impl Task ===
 
 impl Task {
-    /// Serves the connection until it ends, or is cut.
-    pub(super) async fn run(self, stream: Stream, listener: Arc<ListenerState>) {
-        let stream = match TcpStream::from_std(stream.into()) {
-            Ok(stream) => stream,
-            Err(error) => {
-                tracing::warn!(listener = %listener.id(), %error, "a connection cannot be polled");
-                return;
-            }
-        };
-        let shut_out = listener.shut_out(self.inbound.client.ip());
+    /// Serves the connection until it ends. The engine ends it when it is cut.
+    pub(super) async fn run(self, stream: ClientSocket, listener: Arc<ListenerState>) {
         let place = self.place;
-        tokio::select! {
-            biased;
-            () = shut_out => {}
-            () = serve(self.front, &self.config, self.inbound, stream, &listener) => {}
-        }
+        serve(self.front, &self.config, self.inbound, stream, &listener).await;
         drop(place);
     }
 }
@@ -53,7 +39,7 @@ async fn serve(
     front: Option<Arc<Front>>,
     config: &ListenerConfig,
     inbound: Inbound,
-    stream: TcpStream,
+    stream: ClientSocket,
     listener: &ListenerState,
 ) {
     if config.termination.is_some() {
@@ -77,7 +63,7 @@ async fn secure<'a>(
     front: Option<Arc<Front>>,
     config: &'a ListenerConfig,
     inbound: Inbound,
-    stream: TcpStream,
+    stream: ClientSocket,
     listener: &'a ListenerState,
 ) -> Option<Rest<'a>> {
     let termination = config.termination.as_ref()?;

@@ -41,6 +41,9 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// The protocol agreed on by ALPN.
     fn agreed(&self) -> Option<&[u8]>;
+
+    /// Whether closing it is all that a client which has ended needs to see.
+    fn ends_by_itself(&self) -> bool;
 }
 
 /// One listener's HTTP side on one worker.
@@ -83,6 +86,10 @@ impl ClientStream for TcpStream {
     fn agreed(&self) -> Option<&[u8]> {
         None
     }
+
+    fn ends_by_itself(&self) -> bool {
+        true
+    }
 }
 
 impl<S: ClientStream> ClientStream for TlsStream<S> {
@@ -92,6 +99,10 @@ impl<S: ClientStream> ClientStream for TlsStream<S> {
 
     fn agreed(&self) -> Option<&[u8]> {
         self.get_ref().1.alpn_protocol()
+    }
+
+    fn ends_by_itself(&self) -> bool {
+        false
     }
 }
 
@@ -117,6 +128,11 @@ impl Front {
     /// Whether connections are to end after what they are doing.
     pub(super) fn is_draining(&self) -> bool {
         self.shared.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether the listener closes, also where that has just begun.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_draining() || self.listener.closing().is_cancelled()
     }
 
     /// Idle connections to members.

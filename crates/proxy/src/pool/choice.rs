@@ -53,7 +53,7 @@ impl PoolState {
         let address = client.ip().to_canonical();
         let now = time();
         let mut table = lock(&self.affinity);
-        let known = table.touch(&address).filter(|known| {
+        let known = table.touch(address).filter(|known| {
             known.until > now
                 && known.member.serves()
                 && !known.member.is_left_out(|| now)

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::member::MemberState;
 use super::{Remembered, lock};
+use crate::client_table::ClientTable;
 use crate::pool::member;
-use crate::recency::Recency;
 use crate::shortage::Shortage;
 
 /// One connection's hold on a member. Counts as open on the member until dropped.
@@ -26,7 +26,7 @@ pub struct Lease {
 pub(super) struct AffinityUpdate {
     pub(super) client: IpAddr,
     pub(super) timeout: Duration,
-    pub(super) table: Arc<Mutex<Recency<IpAddr, Remembered>>>,
+    pub(super) table: Arc<Mutex<ClientTable<Remembered>>>,
 }
 
 impl Lease {
@@ -116,7 +116,7 @@ impl Drop for Lease {
             } = *remembering;
             // Idle time counts from the end of the last connection.
             let mut table = lock(&table);
-            if let Some(known) = table.touch(&client)
+            if let Some(known) = table.touch(client)
                 && Arc::ptr_eq(&known.member, &self.member)
             {
                 known.until = Instant::now() + timeout;

@@ -49,7 +49,12 @@ fn key() -> HashKey {
 }
 
 fn pool(wanted: &Pool) -> PoolState {
-    let pool = PoolState::new(1, key(), changes_of(&Changes::default()));
+    let pool = PoolState::new(
+        1,
+        key(),
+        changes_of(&Changes::default()),
+        Account::unlimited(),
+    );
     assert!(
         pool.update(wanted)
             .iter()
@@ -292,7 +297,7 @@ fn a_leaving_member_is_cut_once_its_time_is_over_unless_it_came_back() {
 fn health_changes_are_counted_and_reported() {
     let sender = Changes::default();
     let changes = sender.version();
-    let pool = PoolState::new(1, key(), changes_of(&sender));
+    let pool = PoolState::new(1, key(), changes_of(&sender), Account::unlimited());
     pool.update(&monitored(&[1]));
     let before = *changes.borrow();
     assert!(pool.set_health(at(0), Health::Up, ""));
@@ -315,7 +320,7 @@ fn refused() -> io::Error {
 fn connections_that_fail_in_a_row_show_and_the_member_serves_on() {
     let changes = Changes::default();
     let mut raised = changes.version();
-    let pool = PoolState::new(1, key(), changes_of(&changes));
+    let pool = PoolState::new(1, key(), changes_of(&changes), Account::unlimited());
     pool.update(&wanted(&[1]));
     raised.mark_unchanged();
     let fail = || pool.pick(CLIENT, &[]).unwrap().failed(&refused());

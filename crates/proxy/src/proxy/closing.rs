@@ -100,6 +100,8 @@ impl Proxy {
         let (workers, stop) = (self.workers.clone(), self.stop.clone());
         let (draining, changes) = (self.draining.clone(), self.changes.clone());
         let task = async move {
+            // Connections that rest between requests end.
+            sweep(&workers, &state).await;
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = state.gate().drained() => {}

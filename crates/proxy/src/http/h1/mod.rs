@@ -104,12 +104,12 @@ impl<S: ClientStream> Connection<S> {
 
     /// Serves the client until its connection ends.
     pub(super) async fn run(&mut self) -> Ended {
-        let front = self.front.clone();
-        let mut closing = pin!(front.listener().closing().cancelled());
         loop {
             let settings = self.front.settings();
-            let then = match self.next(settings, closing.as_mut()).await {
-                Next::End => Then::Close,
+            let then = match self.next(settings).await {
+                // A shutdown before the close would change nothing.
+                Next::Left if self.client.ends_by_itself() => break,
+                Next::Left | Next::End => Then::Close,
                 Next::Http2 => return Ended::SpeaksHttp2,
                 Next::Refuse(refusal) => {
                     let note = self.front.listener().note(self.inbound.client);

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::task::Poll;
 
 use tokio::time::Instant;
@@ -12,7 +11,7 @@ use super::super::front::{ClientStream, Settings};
 use super::super::record::Record;
 use super::super::redirect::{self, RedirectTarget};
 use super::super::refusal::Refusal;
-use super::head::Room;
+use super::head::FieldBuffer;
 use super::request::{RequestFacts, RequestHead};
 use super::{Connection, forwarding};
 
@@ -24,17 +23,15 @@ pub(super) enum Next {
     Refuse(Refusal),
     /// Not HTTP/1 at all, but the beginning of HTTP/2.
     Http2,
-    /// Nothing: the client left, fell silent, or the listener closes.
+    /// Nothing: the client fell silent, or the listener closes.
     End,
+    /// Nothing: the client has ended.
+    Left,
 }
 
 impl<S: ClientStream> Connection<S> {
     /// Waits for the head of a request, and writes it into `upward` for the member.
-    pub(super) async fn next(
-        &mut self,
-        settings: Settings,
-        mut closing: Pin<&mut impl Future<Output = ()>>,
-    ) -> Next {
+    pub(super) async fn next(&mut self, settings: Settings) -> Next {
         let mut since: Option<Instant> = None;
         let mut begun = !self.input.is_empty();
         let mut searched = 0;
@@ -47,7 +44,7 @@ impl<S: ClientStream> Connection<S> {
                     Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::OutOfMemory => {
                         return Poll::Ready(Next::Refuse(Refusal::Share));
                     }
-                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::End),
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Left),
                     Poll::Ready(Ok(count)) => {
                         let counters = self.front.listener().counters();
                         counters.mine().passed(count as u64, 0);
@@ -60,7 +57,8 @@ impl<S: ClientStream> Connection<S> {
                     // Many connections rest here; they should cost little.
                     (self.upward, self.downward) = (Vec::new(), Vec::new());
                 }
-                if idle && (self.front.is_draining() || closing.as_mut().poll(context).is_ready()) {
+                // The engine wakes those that rest when the listener closes.
+                if idle && self.front.is_closing() {
                     return Poll::Ready(Next::End);
                 }
                 // The time for the whole head counts from its first byte.
@@ -96,8 +94,8 @@ impl<S: ClientStream> Connection<S> {
         if !complete {
             return (bytes.len() >= MAX_HEAD).then_some(Next::Refuse(Refusal::HeadTooLarge));
         }
-        let mut room = Room::new();
-        let facts = match RequestHead::read(bytes, &mut room) {
+        let mut buffer = FieldBuffer::new();
+        let facts = match RequestHead::read(bytes, &mut buffer) {
             Ok(None) if bytes.len() >= MAX_HEAD => {
                 return Some(Next::Refuse(Refusal::HeadTooLarge));
             }

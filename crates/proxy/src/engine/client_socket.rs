@@ -1,0 +1,442 @@
+//! The client's socket of a task, with events of the engine's own epoll instance. With tokio's it
+//! would cost an allocation, a second look for events per pass, and a system call more at its end.
+//! The engine also ends such tasks, and wakes them when their listener closes: a task that waited
+//! for that itself would enter itself in a list that all workers share.
+
+use std::io::{self, IoSlice};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use landfall_sys::epoll::{Epoll, Event, Watch};
+use landfall_sys::stream::{Half, Stream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::AbortHandle;
+use tokio::task::coop::poll_proceed;
+
+use super::lists::Lists;
+use super::pump::would_block;
+use super::slab::{Key, Slab};
+use super::{Subject, place_of};
+use crate::http::ClientStream;
+use crate::listener::ListenerState;
+
+/// The sockets that tasks of a worker have.
+#[derive(Debug, Default)]
+pub(super) struct ClientSockets {
+    table: Slab<Entry>,
+    /// Which of them are of one listener, by where its state lies.
+    by_listener: Lists<usize>,
+    gone: Arc<Mutex<Vec<Key>>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    readiness: Arc<Readiness>,
+    listener: usize,
+    client: IpAddr,
+    task: Option<AbortHandle>,
+}
+
+/// A client's socket. Closing it takes it out of the epoll instance.
+#[derive(Debug)]
+pub(super) struct ClientSocket {
+    stream: Stream,
+    key: Key,
+    readiness: Arc<Readiness>,
+    gone: Arc<Mutex<Vec<Key>>>,
+}
+
+/// What is known of a socket: whether the next call would succeed. Only the worker's thread has it.
+#[derive(Debug)]
+struct Readiness(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    readable: bool,
+    /// Nothing follows that would be reported.
+    read_closed: bool,
+    unwritable: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+// === impl ClientSockets ===
+
+impl ClientSockets {
+    /// Adds a socket of a client of this listener.
+    pub(super) fn add(
+        &mut self,
+        stream: Stream,
+        client: IpAddr,
+        listener: &Arc<ListenerState>,
+        epoll: &Epoll,
+    ) -> io::Result<ClientSocket> {
+        self.forget_gone();
+        let readiness = Arc::new(Readiness(Mutex::default()));
+        let listener = place_of(listener);
+        let key = self.table.insert_with(|_| Entry {
+            readiness: readiness.clone(),
+            listener,
+            client,
+            task: None,
+        });
+        self.by_listener.add(listener, key.index);
+        let socket = ClientSocket {
+            stream,
+            key,
+            readiness,
+            gone: self.gone.clone(),
+        };
+        epoll.add(&socket.stream, Subject::Task(key).token(), Watch::Both)?;
+        Ok(socket)
+    }
+
+    /// The task that has a socket.
+    pub(super) fn set_task(&mut self, key: Key, task: AbortHandle) {
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.task = Some(task);
+        }
+    }
+
+    /// Something happened to a socket.
+    pub(super) fn note(&mut self, key: Key, event: Event) {
+        if let Some(entry) = self.table.get_mut(key) {
+            entry.readiness.note(event);
+        }
+    }
+
+    /// Ends what must not go on of a listener's tasks, and wakes the others: it may be closing.
+    pub(super) fn sweep(&mut self, listener: &Arc<ListenerState>) {
+        self.forget_gone();
+        let is_cut = listener.cut().is_cancelled();
+        let config = listener.config();
+        for place in self.by_listener.of(place_of(listener)) {
+            let key = self.table.key_at(place);
+            let Some(entry) = key.and_then(|key| self.table.get_mut(key)) else {
+                continue;
+            };
+            if is_cut || !config.allows(entry.client) {
+                if let Some(task) = &entry.task {
+                    task.abort();
+                }
+            } else {
+                entry.readiness.wake_reader();
+            }
+        }
+    }
+
+    /// Forgets sockets that are closed.
+    pub(super) fn forget_gone(&mut self) {
+        for key in lock(&self.gone).drain(..) {
+            if let Some(entry) = self.table.remove(key) {
+                self.by_listener.remove(entry.listener, key.index);
+            }
+        }
+    }
+}
+
+// === impl Readiness ===
+
+impl Readiness {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    fn wake_reader(&self) {
+        let reader = self.state().reader.take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    fn note(&self, event: Event) {
+        let mut state = self.state();
+        let mut wakers = [None, None];
+        if event.is_readable() {
+            state.readable = true;
+            state.read_closed |= event.is_read_closed();
+            wakers[0] = state.reader.take();
+        }
+        if event.is_writable() {
+            state.unwritable = false;
+            wakers[1] = state.writer.take();
+        }
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// Notes what to wake.
+fn register(place: &mut Option<Waker>, cx: &Context<'_>) {
+    if !place
+        .as_ref()
+        .is_some_and(|waker| waker.will_wake(cx.waker()))
+    {
+        *place = Some(cx.waker().clone());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each operation leaves the values valid at every step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl ClientSocket ===
+
+impl ClientSocket {
+    /// Its key among all of the worker.
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        send: impl FnOnce(&Stream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let turn = ready!(poll_proceed(cx));
+        let mut state = self.readiness.state();
+        if state.unwritable {
+            register(&mut state.writer, cx);
+            return Poll::Pending;
+        }
+        match send(&self.stream) {
+            Err(error) if would_block(&error) => {
+                state.unwritable = true;
+                register(&mut state.writer, cx);
+                Poll::Pending
+            }
+            result => {
+                turn.made_progress();
+                Poll::Ready(result)
+            }
+        }
+    }
+}
+
+impl AsyncRead for ClientSocket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        room: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let turn = ready!(poll_proceed(cx));
+        let mut state = self.readiness.state();
+        if !state.readable {
+            register(&mut state.reader, cx);
+            return Poll::Pending;
+        }
+        match self.stream.receive_into(room) {
+            Ok(()) => {
+                // With room left it was all that was there, and what follows is reported.
+                state.readable = room.remaining() == 0 || state.read_closed;
+                turn.made_progress();
+                Poll::Ready(Ok(()))
+            }
+            Err(error) if would_block(&error) => {
+                state.readable = false;
+                register(&mut state.reader, cx);
+                Poll::Pending
+            }
+            Err(error) => {
+                turn.made_progress();
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for ClientSocket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |stream| stream.send(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send(cx, |stream| stream.send_vectored(pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.shutdown(Half::Write))
+    }
+}
+
+impl ClientStream for ClientSocket {
+    fn abort(&mut self) {
+        // A reset; should the option fail, the client sees an early end instead.
+        let _ = self.stream.set_reset_on_close();
+    }
+
+    fn agreed(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn ends_by_itself(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for ClientSocket {
+    fn drop(&mut self) {
+        lock(&self.gone).push(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::num::NonZeroU16;
+    use std::time::Duration;
+
+    use landfall_model::listener::Listener;
+    use landfall_model::{Protocol, ServiceKey, Uid};
+    use landfall_sys::epoll::Events;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::changes::Changes;
+    use crate::identity::{ListenerId, Owner};
+    use crate::listener::ListenerConfig;
+
+    struct Scene {
+        epoll: Epoll,
+        sockets: ClientSockets,
+        listener: Arc<ListenerState>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);
+            let id = ListenerId {
+                address: "127.0.0.1".parse().unwrap(),
+                key: listener.key,
+            };
+            let config = ListenerConfig::new(id, &listener).unwrap();
+            let owner = Owner {
+                uid: Uid::new("uid"),
+                service: ServiceKey::new("shop", "web"),
+            };
+            let listener = ListenerState::new(id, owner, config, 1, &Changes::default());
+            Self {
+                epoll: Epoll::new().unwrap(),
+                sockets: ClientSockets::default(),
+                listener: Arc::new(listener),
+            }
+        }
+
+        fn pair(&mut self) -> (ClientSocket, TcpStream) {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (near, _) = Stream::accept(&listener).unwrap();
+            let client = far.local_addr().unwrap().ip();
+            let socket = self.sockets.add(near, client, &self.listener, &self.epoll);
+            (socket.unwrap(), far)
+        }
+
+        /// Runs the future, with events reported as the engine does it.
+        async fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
+            let mut events = Events::default();
+            let (epoll, sockets) = (&self.epoll, &mut self.sockets);
+            let report = async {
+                loop {
+                    poll_fn(|cx| epoll.poll_look(cx, &mut events))
+                        .await
+                        .unwrap();
+                    for event in (0..events.len()).filter_map(|place| events.get(place)) {
+                        sockets.note(Key::unpack(event.token), event);
+                    }
+                }
+            };
+            let both = async {
+                tokio::select! {
+                    value = future => value,
+                    () = report => unreachable!(),
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), both)
+                .await
+                .unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_and_the_end_that_came_with_them_are_read() {
+        let mut scene = Scene::new();
+        let (mut near, mut far) = scene.pair();
+        far.write_all(b"all of it").unwrap();
+        drop(far);
+        let mut bytes = Vec::new();
+        scene.run(near.read_to_end(&mut bytes)).await.unwrap();
+        assert_eq!(bytes, b"all of it");
+    }
+
+    #[tokio::test]
+    async fn more_than_the_kernel_holds_is_written_once_the_other_side_reads() {
+        let mut scene = Scene::new();
+        let (mut near, mut far) = scene.pair();
+        let sent: Vec<u8> = (0..16 << 20).map(|at: u32| (at % 251) as u8).collect();
+        let reader = std::thread::spawn(move || {
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).unwrap();
+            received
+        });
+        let write = async {
+            near.write_all(&sent).await.unwrap();
+            near.shutdown().await.unwrap();
+        };
+        scene.run(write).await;
+        assert!(reader.join().unwrap() == sent);
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_is_gone_leaves_its_place_to_the_next_and_no_event() {
+        let mut scene = Scene::new();
+        let (first, mut far_first) = scene.pair();
+        let key = first.key;
+        drop(first);
+        let (mut second, mut far) = scene.pair();
+        assert_eq!(second.key.index, key.index);
+        assert_ne!(second.key, key);
+        let _ = far_first.write_all(b"late");
+        far.write_all(b"x").unwrap();
+        assert_eq!(scene.run(second.read_u8()).await.unwrap(), b'x');
+    }
+
+    #[tokio::test]
+    async fn tasks_of_a_listener_that_is_cut_end_and_others_look_again() {
+        let mut scene = Scene::new();
+        let (mut near, _far) = scene.pair();
+        let key = near.key();
+        let waits = tokio::spawn(async move { near.read_u8().await });
+        scene.sockets.set_task(key, waits.abort_handle());
+        let listener = scene.listener.clone();
+        scene.sockets.sweep(&listener);
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        listener.cut().cancel();
+        scene.sockets.sweep(&listener);
+        assert!(waits.await.unwrap_err().is_cancelled());
+        scene.sockets.forget_gone();
+        assert!(scene.sockets.table.key_at(key.index).is_none());
+        assert_eq!(scene.sockets.by_listener.of(place_of(&listener)).count(), 0);
+    }
+}
