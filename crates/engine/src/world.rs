@@ -229,12 +229,11 @@ impl World {
     /// are those of sources, in force or not.
     pub fn resources<'a>(
         &'a self,
-        kinds: &[ResourceKind],
-    ) -> impl Iterator<Item = &'a Arc<ResourceRow>> + use<'a> {
-        let kinds = kinds.to_vec().into_iter();
-        kinds.flat_map(|kind| {
-            let pools = (kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
-            pools.into_iter().flatten().chain(self.resources.of(kind))
+        kinds: &'a [ResourceKind],
+    ) -> impl Iterator<Item = &'a Arc<ResourceRow>> {
+        kinds.iter().flat_map(|kind| {
+            let pools = (*kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
+            pools.into_iter().flatten().chain(self.resources.of(*kind))
         })
     }
 
