@@ -231,8 +231,8 @@ impl World {
         &'a self,
         kinds: &[ResourceKind],
     ) -> impl Iterator<Item = &'a Arc<ResourceRow>> + use<'a> {
-        let kinds = kinds.to_vec().into_iter();
-        kinds.flat_map(|kind| {
+        let kinds: Vec<ResourceKind> = kinds.to_vec();
+        kinds.into_iter().flat_map(|kind| {
             let pools = (kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
             pools.into_iter().flatten().chain(self.resources.of(kind))
         })

@@ -241,7 +241,7 @@ async fn follow_keys(path: std::path::PathBuf, membership: Membership) {
         match read_keys(&path).await {
             Ok(keys) => membership.update(|wanted| wanted.keys = keys),
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "keys are kept as they were")
+                tracing::warn!(error = format!("{error:#}"), "keys are kept as they were");
             }
         }
     }
@@ -255,12 +255,17 @@ async fn write_statuses(
     namespace: String,
     desired: watch::Receiver<Desired>,
 ) {
-    let owner = owner(&connection).await;
+    // What is owned from another namespace is taken for orphaned, and deleted.
+    let owner = if connection.namespace() == namespace {
+        owner(&connection).await
+    } else {
+        None
+    };
     let statuses = Statuses::new(reporter, &node, &namespace, owner);
     statuses.run(desired).await;
 }
 
-/// The DaemonSet of the own Pod. An object is owned only within its namespace.
+/// The `DaemonSet` of the own Pod.
 async fn owner(connection: &Connection) -> Option<Owner> {
     let pod = std::env::var("LANDFALL_POD_NAME").ok()?;
     loop {

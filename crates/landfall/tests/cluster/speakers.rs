@@ -156,7 +156,7 @@ impl Node {
         }
     }
 
-    /// The speaker has the capability NET_RAW, and no other.
+    /// The speaker has the capability `NET_RAW`, and no other.
     fn speak(bed: &Bed, host: &Host, number: usize) -> Running {
         let keys = bed.write("keys", "the key of these speakers\n");
         let kubeconfig = from_nodes(bed, USER, &["system:serviceaccounts"]);

@@ -28,7 +28,11 @@ fn service(name: &str) -> Vec<Fact> {
 fn nodes() -> Vec<Fact> {
     let nodes = ["node-a", "node-b", "node-c"];
     let row = |(number, name): (usize, &&str)| node(name, &format!("10.0.0.{}", 1 + number)).row();
-    nodes.iter().enumerate().map(|it| Fact::Node(row(it))).collect()
+    nodes
+        .iter()
+        .enumerate()
+        .map(|it| Fact::Node(row(it)))
+        .collect()
 }
 
 /// The speaker of a node that knows everything, with all others alive.
@@ -49,7 +53,12 @@ fn speaker(own: &str, spec: &Value) -> Decider {
 
 fn owners(spec: &Value) -> Vec<&'static str> {
     let names = ["node-a", "node-b", "node-c"];
-    let owns = |name: &&&str| speaker(name, spec).wanted().announcements.contains_key(&address());
+    let owns = |name: &&&str| {
+        speaker(name, spec)
+            .wanted()
+            .announcements
+            .contains_key(&address())
+    };
     names.iter().filter(owns).copied().collect()
 }
 

@@ -98,7 +98,14 @@ async fn a_status_is_written_once_and_a_restart_writes_nothing() {
     writer.settle(&wanted).await.unwrap();
     statuses(&server).settle(&wanted).await.unwrap();
     assert_eq!(server.take_writes(), [] as [String; 0]);
-    let status = server.objects.lock().unwrap().values().next().unwrap().clone();
+    let status = server
+        .objects
+        .lock()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap()
+        .clone();
     assert_eq!(status["node"], "node-a");
     assert_eq!(status["serviceNamespace"], "shop");
     assert_eq!(status["interfaces"][0]["name"], "eth0");
@@ -107,16 +114,25 @@ async fn a_status_is_written_once_and_a_restart_writes_nothing() {
 #[tokio::test]
 async fn what_is_not_announced_any_more_is_deleted_also_after_a_restart() {
     let server = Arc::new(Server::default());
-    statuses(&server).settle(&announces(&["cart", "web"], false)).await.unwrap();
+    statuses(&server)
+        .settle(&announces(&["cart", "web"], false))
+        .await
+        .unwrap();
     server.take_writes();
-    statuses(&server).settle(&announces(&["web"], false)).await.unwrap();
+    statuses(&server)
+        .settle(&announces(&["web"], false))
+        .await
+        .unwrap();
     assert_eq!(server.take_writes(), ["delete"]);
 }
 
 #[tokio::test]
 async fn the_one_that_takes_over_deletes_what_others_said() {
     let server = Arc::new(Server::default());
-    statuses(&server).settle(&announces(&["web"], true)).await.unwrap();
+    statuses(&server)
+        .settle(&announces(&["web"], true))
+        .await
+        .unwrap();
     let of_others = "delete metallb.io/service-name=web,metallb.io/service-namespace=shop,\
                      metallb.io/node!=node-a";
     assert_eq!(server.take_writes(), ["write web", of_others]);
