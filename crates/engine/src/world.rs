@@ -229,11 +229,12 @@ impl World {
     /// are those of sources, in force or not.
     pub fn resources<'a>(
         &'a self,
-        kinds: &'a [ResourceKind],
-    ) -> impl Iterator<Item = &'a Arc<ResourceRow>> {
-        kinds.iter().flat_map(|kind| {
-            let pools = (*kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
-            pools.into_iter().flatten().chain(self.resources.of(*kind))
+        kinds: &[ResourceKind],
+    ) -> impl Iterator<Item = &'a Arc<ResourceRow>> + use<'a> {
+        let kinds: Vec<ResourceKind> = kinds.to_vec();
+        kinds.into_iter().flat_map(|kind| {
+            let pools = (kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
+            pools.into_iter().flatten().chain(self.resources.of(kind))
         })
     }
 

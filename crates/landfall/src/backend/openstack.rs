@@ -245,6 +245,7 @@ pub fn of_cloud_conf(path: PathBuf) -> Config {
             class_names: Vec::new(),
             provider: ProviderConfig::OpenStack(openstack),
             default: true,
+            class_names: Vec::new(),
             pools: Vec::new(),
             members: None,
         }],
