@@ -1,8 +1,9 @@
 //! The claims of all Services: what each holds, gave up, or would get.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use landfall_ipam::{Allocator, Proposal, Refusal, Request};
 use landfall_model::Uid;
@@ -21,6 +22,8 @@ pub struct Addressing {
     foreign: BTreeSet<Uid>,
     /// Services whose record may name other addresses than they hold.
     unrecorded: BTreeSet<Uid>,
+    /// Until when addresses that were given up are given to no other Service.
+    cooling: BTreeMap<IpAddr, Instant>,
     /// Whether a source may hide pools.
     pub(crate) pools_incomplete: bool,
     /// The pools as they are configured.
@@ -90,7 +93,19 @@ impl Addressing {
         }
     }
 
-    /// Carries one step out.
+    /// Lets addresses be given out again whose time is over.
+    pub fn warm(&mut self, now: Instant) {
+        for (address, _) in self.cooling.extract_if(.., |_, until| *until <= now) {
+            self.allocator.warm(address);
+        }
+    }
+
+    /// Returns when the next address can be given out again that a Service gave up.
+    pub fn next_warm(&self) -> Option<Instant> {
+        self.cooling.values().min().copied()
+    }
+
+    /// Carries one step out, at a time.
     ///
     /// # Errors
     /// Another Service got the address since the plan was made.
@@ -98,7 +113,11 @@ impl Addressing {
         clippy::result_large_err,
         reason = "what Provider::apply returns, once per step"
     )]
-    pub fn apply(&mut self, step: &AddressStep) -> Result<Applied, ProviderError> {
+    pub fn apply(
+        &mut self,
+        step: &AddressStep,
+        now: Instant,
+    ) -> Result<Applied, ProviderError> {
         match step {
             AddressStep::Claim { grant, publish, .. } => {
                 let (request, proposal) = &**grant;
@@ -123,7 +142,7 @@ impl Addressing {
                 Ok(Applied::Addressed(Published::default()))
             }
             AddressStep::Release { uid, addresses } => {
-                self.release(uid, addresses);
+                self.release(uid, addresses, now);
                 Ok(Applied::Done)
             }
         }
@@ -164,16 +183,17 @@ impl Addressing {
     }
 
     /// Notes that no record names what a Service gave up.
-    pub fn on_forgotten(&mut self, service: &Uid) {
+    pub fn on_forgotten(&mut self, service: &Uid, now: Instant) {
         if self.allocator.held(service).is_none() {
             self.unrecorded.remove(service);
-            self.allocator.free(service);
+            self.free(service, now);
         }
     }
 
     /// Forgets all claims. Those on record are restored next.
     pub fn forget_claims(&mut self) {
         self.allocator.forget_claims();
+        self.cooling.clear();
         self.foreign.clear();
         self.unrecorded.clear();
     }
@@ -188,13 +208,24 @@ impl Addressing {
 
     /// Releases what a Service gave up, and its claim, if these are addresses of that. They stay
     /// reserved until no record names them.
-    fn release(&mut self, service: &Uid, addresses: &[IpAddr]) {
+    fn release(&mut self, service: &Uid, addresses: &[IpAddr], now: Instant) {
         let claim = self.allocator.held(service);
         if claim.is_some_and(|claim| claim.addresses.iter().all(|it| addresses.contains(&it))) {
             self.withdraw(service);
         }
         if !self.unrecorded.contains(service) {
-            self.allocator.free(service);
+            self.free(service, now);
+        }
+    }
+
+    /// Frees what a Service gave up, at once or after the time that its pool says. A restart
+    /// forgets that time.
+    fn free(&mut self, service: &Uid, now: Instant) {
+        for (address, time) in self.allocator.free(service) {
+            // A time beyond what the clock can say does not end in this process.
+            if let Some(until) = now.checked_add(time) {
+                self.cooling.insert(address, until);
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use landfall_ipam::{Counters, Pool, PoolSet, PoolSpec};
-use landfall_model::reason::{Code, Reason};
+use landfall_ipam::{Counters, PoolName, PoolSet};
+use landfall_model::reason::Reason;
 use landfall_model::rows::PoolRow;
 use landfall_model::view::PoolView;
 
@@ -19,32 +19,15 @@ impl Addressing {
     /// Replaces the pools. Returns what is wrong with some; each of those stays as it was, so that
     /// a typo costs no Service its address.
     pub fn set_pools(&mut self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
-        let mut problems = Vec::new();
-        let mut candidates = Vec::new();
-        for row in rows {
-            match Pool::parse(&PoolSpec::from(&**row)) {
-                Ok(pool) => candidates.push(pool),
-                Err(errors) => problems.extend(errors.iter().map(|error| {
-                    let origin = row.source.as_ref().map(|source| source.origin_of("spec"));
-                    Reason::error(Code::InvalidPool, error.to_string())
-                        .remedy(error.remedy())
-                        .origin(origin)
-                })),
-            }
-        }
-        for row in rows {
-            let pools = self.allocator.pools();
-            let established = pools.iter().find(|it| it.name().as_str() == row.name);
-            if let Some(pool) = established
-                && !candidates.iter().any(|it| it.name() == pool.name())
-            {
-                candidates.push(pool.clone());
-            }
-        }
-        let (set, collisions) = PoolSet::keep_good(candidates, self.allocator.pools());
-        problems.extend(collisions.iter().map(|error| {
-            Reason::error(Code::InvalidPool, error.to_string()).remedy(error.remedy())
-        }));
+        let (set, errors) = PoolSet::of_rows(rows, self.allocator.pools());
+        let problems: Vec<Reason> = errors
+            .iter()
+            .map(|error| {
+                let name = error.pool().map(PoolName::as_str);
+                let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
+                error.reason(row.map(|row| &**row))
+            })
+            .collect();
         self.allocator.set_pools(set);
         // An invalid pool that was not known before is a pool that is missing.
         self.allocator

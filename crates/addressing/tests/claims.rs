@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use landfall_addressing::{AddressStep, Addressing, plan, plan_removal, published, remarks};
 use landfall_engine::{World, resolve};
@@ -45,14 +46,14 @@ impl Site {
         for planned in &steps {
             let applied = self
                 .0
-                .apply(&planned.step)
+                .apply(&planned.step, Instant::now())
                 .expect("no other Service claims");
             if let Applied::Addressed(_) = applied {
                 self.0.on_recorded(&want.uid);
             }
         }
         if want.load_balancer.is_none() {
-            self.0.on_forgotten(&want.uid);
+            self.0.on_forgotten(&want.uid, Instant::now());
         }
         let again = self.plan(want).map(|it| texts(&it));
         assert_eq!(again, Ok(Vec::new()), "planned twice");
@@ -199,10 +200,10 @@ fn a_released_address_stays_reserved_until_no_record_names_it() {
     site.settle(&spec(&first)).unwrap();
     let gone = removal(&first);
     for planned in site.plan(&gone).unwrap() {
-        site.0.apply(&planned.step).unwrap();
+        site.0.apply(&planned.step, Instant::now()).unwrap();
     }
     assert!(site.plan(&spec(&second)).is_err());
-    site.0.on_forgotten(&first.uid);
+    site.0.on_forgotten(&first.uid, Instant::now());
     assert_eq!(site.settle(&spec(&second)).unwrap().len(), 1);
 }
 
@@ -343,4 +344,55 @@ fn a_clone_changes_nothing_outside_itself() {
     let want = spec(&web("web"));
     Site(site.0.clone()).settle(&want).unwrap();
     assert_eq!(site.held(&want), NOTHING);
+}
+
+#[test]
+fn a_released_address_is_given_to_another_service_after_its_pool_lets_it_and_at_once_to_the_same() {
+    let minute = Duration::from_secs(60);
+    let row = PoolRow {
+        cool_down: Some(minute),
+        ..PoolRow::clone(&pool("default", &["192.0.2.0/31"]))
+    };
+    let mut site = Site::default();
+    assert_eq!(site.0.set_pools(&[Arc::new(row)]), []);
+    let (first, second) = (web("first"), web("second"));
+    let began = Instant::now();
+    site.settle(&spec(&first)).unwrap();
+    site.settle(&removal(&first)).unwrap();
+    assert_eq!(
+        site.settle(&spec(&second)).unwrap(),
+        ["claim 192.0.2.1 from pool default"]
+    );
+    // The only one that is left cools down.
+    let third = spec(&web("third"));
+    let refused = site.settle(&third).unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    let due = site.0.next_warm().unwrap();
+    assert!(due >= began + minute);
+    site.0.warm(due - Duration::from_nanos(1));
+    assert!(site.settle(&third).is_err());
+    site.0.warm(due);
+    assert_eq!(site.0.next_warm(), None);
+    assert_eq!(
+        site.settle(&third).unwrap(),
+        ["claim 192.0.2.0 from pool default"]
+    );
+    // A Service that comes back to its address does not wait.
+    site.settle(&removal(&second)).unwrap();
+    let second = svc("second")
+        .port(80)
+        .annotated("landfall.dev/addresses", "192.0.2.1")
+        .row();
+    assert_eq!(
+        site.settle(&spec(&second)).unwrap(),
+        ["claim 192.0.2.1 from pool default"]
+    );
+    let asked = svc("fourth")
+        .port(80)
+        .annotated("landfall.dev/addresses", "192.0.2.1")
+        .row();
+    site.settle(&removal(&second)).unwrap();
+    let refused = site.settle(&spec(&asked)).unwrap_err();
+    assert_eq!(refused[0].code, Code::AddressInUse);
+    assert!(refused[0].message.contains("released recently"), "{refused:?}");
 }

@@ -98,6 +98,7 @@ impl Config {
             name: name.to_owned(),
             provider: ProviderConfig::Local(Local {}),
             default: true,
+            class_names: Vec::new(),
             pools: Vec::new(),
             members: None,
         };
@@ -156,6 +157,14 @@ impl Config {
         (names, default.map(|instance| instance.name.as_str()))
     }
 
+    /// The further classes of each instance.
+    pub fn class_names(&self) -> Vec<Vec<String>> {
+        let instances = self.instances.iter();
+        instances
+            .map(|instance| instance.class_names.clone())
+            .collect()
+    }
+
     /// The pools of all instances.
     pub fn pools(&self) -> Vec<PoolRow> {
         let rows = self
@@ -171,6 +180,7 @@ impl Config {
 struct Names<'a> {
     instances: BTreeSet<&'a str>,
     default: Option<&'a str>,
+    classes: BTreeSet<&'a str>,
     pools: BTreeSet<&'a str>,
 }
 
@@ -196,6 +206,23 @@ impl<'a> Names<'a> {
         if instance.default {
             self.default = Some(name);
         }
+        let mut classes = instance.class_names.iter().enumerate();
+        let complaint = classes.find_map(|(position, class)| {
+            let why = if class.starts_with("landfall.dev/") {
+                "classes of this domain are named by instances; name another class"
+            } else if !is_class(class) {
+                "not the name of a class; write a name such as metallb or example.org/metallb"
+            } else if !self.classes.insert(class) {
+                "another instance serves this class, or it is listed twice"
+            } else {
+                return None;
+            };
+            let key = format!("classNames[{position}]");
+            Some(Complaint::new(key, class, why))
+        });
+        if complaint.is_some() {
+            return complaint;
+        }
         let mut pools = instance.pools.iter().enumerate();
         pools.find_map(|(position, pool)| {
             let is_taken = !self.pools.insert(&pool.name);
@@ -213,6 +240,22 @@ fn place(line: Option<u64>) -> String {
 /// The parser adds a picture of the place; a log line wants the sentence.
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or(text).to_owned()
+}
+
+/// Whether it is a qualified name, as `spec.loadBalancerClass` must be.
+fn is_class(name: &str) -> bool {
+    let (domain, name) = match name.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, name),
+    };
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    domain.is_none_or(|domain| domain.len() <= 253 && domain.split('.').all(is_label))
+        && bytes.len() <= 63
+        && bytes.iter().copied().all(inner)
+        && edge(bytes.first())
+        && edge(bytes.last())
 }
 
 fn is_label(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! One instance of `landfall.yaml`.
 
-use landfall_model::dialect::cidr;
+use landfall_model::dialect::{cidr, parse_duration};
 use landfall_model::reach::{MemberRules, Setting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,10 @@ pub struct Instance {
     /// Whether it also serves Services without a class. At most one instance may.
     #[serde(default)]
     pub default: bool,
+    /// Further classes whose Services it serves, such as that of a controller that it replaces: the
+    /// class of a Service can't be changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<String>,
     /// Address pools of this instance only, besides the `IPAddressPool` objects of the default
     /// instance.
     #[serde(default)]
@@ -54,6 +58,15 @@ impl Instance {
         // A pool here would never be used.
         if let (Some(pool), Some(why)) = (self.pools.first(), self.provider.no_pools()) {
             return Some(Complaint::new("pools", &pool.name, why));
+        }
+        for (position, pool) in self.pools.iter().enumerate() {
+            if let Some(text) = &pool.cool_down
+                && parse_duration(text).is_none()
+            {
+                let key = format!("pools[{position}].coolDown");
+                let why = "not a time; write a time such as 90s or 10m";
+                return Some(Complaint::new(key, text, why));
+            }
         }
         let lists = self.members.iter().flat_map(MembersConfig::lists);
         let mut prefixes = lists.flat_map(|(list, texts)| {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use landfall_model::dialect::parse_duration;
 use landfall_model::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,9 +38,37 @@ pub struct PoolConfig {
     #[schemars(range(min = 1))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses_per_namespace: Option<NonZeroU32>,
+    /// True: no address is assigned any more; existing claims stay. On an `IPAddressPool` use the
+    /// annotation `landfall.dev/disabled: "true"`.
+    #[serde(default)]
+    pub disabled: bool,
+    /// For how long a released address is assigned to no other Service, such as `10m`; default: no
+    /// time. On an `IPAddressPool` use the annotation `landfall.dev/cool-down`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_down: Option<String>,
+    /// Addresses, prefixes and ranges that do not belong to the pool although `addresses` has them.
+    /// On an `IPAddressPool` use the annotation `landfall.dev/excluded-addresses`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_addresses: Vec<String>,
+    /// Addresses, prefixes and ranges that only the Services of a namespace, or one Service
+    /// (`NAMESPACE/NAME`), get. On an `IPAddressPool` use the annotation
+    /// `landfall.dev/reserved-addresses`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved_addresses: Vec<ReservedConfig>,
     /// The Services that it serves, and its priority.
     #[serde(default)]
     pub service_allocation: Option<AllocationConfig>,
+}
+
+/// Addresses that only some Services get.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReservedConfig {
+    /// An address, a prefix or a range.
+    pub addresses: String,
+    /// A namespace, or a Service as `NAMESPACE/NAME`.
+    #[serde(rename = "for")]
+    pub services: String,
 }
 
 /// The Services that a pool serves.
@@ -113,6 +142,14 @@ impl PoolConfig {
             avoid_buggy: self.avoid_buggy_ips,
             share_across_namespaces: self.share_across_namespaces,
             addresses_per_namespace: self.addresses_per_namespace.map(NonZeroU32::get),
+            disabled: self.disabled,
+            cool_down: self.cool_down.as_deref().and_then(parse_duration),
+            excluded: self.excluded_addresses.clone(),
+            reserved: self
+                .reserved_addresses
+                .iter()
+                .map(|it| (it.addresses.clone(), it.services.clone()))
+                .collect(),
             allocation: self.service_allocation.as_ref().map(AllocationConfig::row),
             origin: PoolOrigin::Configured,
             ..PoolRow::default()

@@ -12,10 +12,12 @@ use serde_json::Value;
 
 pub mod exoscale;
 pub mod local;
+pub mod metal;
 pub mod openstack;
 
 use exoscale::Exoscale;
 use local::Local;
+use metal::Metal;
 use openstack::OpenStack;
 
 /// The options of one kind of provider.
@@ -90,6 +92,8 @@ kinds! {
     OpenStack(OpenStack) = "openstack",
     /// Network Load Balancers of Exoscale.
     Exoscale(Exoscale) = "exoscale",
+    /// Addresses from pools, which speakers on the nodes announce and kube-proxy serves.
+    Metal(Metal) = "metal",
 }
 
 /// Returns the kinds whose name alone is a provider.

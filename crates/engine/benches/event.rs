@@ -2,7 +2,7 @@
 //! the engine has acted upon it. In CPU time of the one thread that does it all, per event:
 //!
 //! ```text
-//!   JSON ──decode──> row ──World::apply──> whose ──queue──> pass (of a Service that is ours)
+//!   JSON ──decode──> row ──World::apply──> whose ──queue──> reconcile (of a Service that is ours)
 //! ```
 //!
 //! `cargo bench -p landfall-engine --bench event`. Sockets, TLS and HTTP are not in it;
@@ -43,7 +43,7 @@ const AIM: f64 = 50.0;
 #[derive(Debug, Default)]
 struct Idle {
     profile: ProviderProfile,
-    passes: AtomicUsize,
+    reconciles: AtomicUsize,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,7 +70,7 @@ impl Provider for Idle {
     }
 
     async fn observe(&self, _: &Intent) -> Result<(), ProviderError> {
-        self.passes.fetch_add(1, Ordering::Relaxed);
+        self.reconciles.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -245,12 +245,12 @@ fn through_the_engine(class: Option<&str>, one_by_one: bool) -> Duration {
         }
         let served = if class.is_some() { SERVICES } else { 0 };
         while !handle.store.read(landfall_engine::store::Snapshot::ready)
-            || provider.passes.load(Ordering::Relaxed) < served
+            || provider.reconciles.load(Ordering::Relaxed) < served
         {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let texts: Vec<String> = (0..EVENTS).map(|number| slice(number, 1)).collect();
-        let passes = provider.passes.load(Ordering::Relaxed);
+        let reconciles = provider.reconciles.load(Ordering::Relaxed);
         let before = spent();
         for text in &texts {
             facts.send(slice_fact(text)).await.unwrap();
@@ -258,7 +258,7 @@ fn through_the_engine(class: Option<&str>, one_by_one: bool) -> Duration {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
-        while provider.passes.load(Ordering::Relaxed) < passes + served {
+        while provider.reconciles.load(Ordering::Relaxed) < reconciles + served {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let spent = since(before);
@@ -314,7 +314,7 @@ fn main() {
     report("  resolve its Service", since(before));
 
     report("A wake with nothing to do, one a millisecond", idle());
-    println!("From JSON to the end of the pass, if there is one:");
+    println!("From JSON to the end of the reconcile, if there is one:");
     for (what, class) in [
         ("watched only", None),
         ("served", Some("landfall.dev/local")),

@@ -1,7 +1,7 @@
-//! The loop: takes facts and wakes in, starts passes, takes their ends, keeps the book.
+//! The loop: takes facts and wakes in, starts reconciles, takes their ends, keeps the book.
 //!
-//! One task owns the World and the queue; passes run beside it as tasks of their own, never two for
-//! one Service. Nothing here decides what a load balancer should look like.
+//! One task owns the World and the queue; reconciles run beside it as tasks of their own, never two
+//! for one Service. Nothing here decides what a load balancer should look like.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::heartbeat::Heartbeat;
 use crate::instance::Owners;
 use crate::leadership::Role;
 use crate::metrics::Metrics;
-use crate::pass::{EventState, Job, PassEnd};
 use crate::queue::Queue;
+use crate::reconcile::{EventState, Job, ReconcileEnd};
 use crate::report::Report;
 use crate::select::{Classes, Ownership};
 use crate::store::StateStore;
 use crate::world::World;
 use audits::Audits;
 use ends::Running;
-use history::PassHistory;
+use history::ReconcileHistory;
 pub use pools::hand_out_pools;
 use start::slots;
 use tracked::Tracked;
@@ -45,7 +45,7 @@ use waiting::Waiting;
 pub struct EngineConfig {
     /// Whose Services.
     pub classes: Classes,
-    /// How many passes at the same time, per instance whose provider calls something outside of
+    /// How many reconciles at the same time, per instance whose provider calls something outside of
     /// this process. What others wait for is the record alone: see [`Report::at_once`].
     pub concurrency: usize,
     /// Waits after failures.
@@ -79,15 +79,17 @@ pub struct Engine<P, R> {
     cleared: HashMap<Uid, &'static [&'static str]>,
     /// Changed pools, which come into force together.
     pools: Debounce,
+    /// The same for other custom resources.
+    resources: Debounce,
     questions: mpsc::Receiver<oneshot::Sender<Arc<World>>>,
     role: watch::Receiver<Role>,
     /// Whether the source says what is known as of the beginning of a term.
     confirmed: bool,
-    /// Whether claims were recalled and passes are made.
+    /// Whether claims were recalled and reconciles are made.
     at_work: bool,
-    /// The term in which passes were last made, until another replica serves.
+    /// The term in which reconciles were last made, until another replica serves.
     term: Option<u64>,
-    passes: JoinSet<(Duration, PassEnd)>,
+    reconciles: JoinSet<(Duration, ReconcileEnd)>,
     audits: Audits,
     running: HashMap<task::Id, Running>,
     /// Services with a fact that arrived during a reconcile of them and that may be its own
@@ -100,7 +102,7 @@ pub struct Engine<P, R> {
 pub struct EngineHandle<P> {
     /// What is known of each Service.
     pub store: Arc<StateStore>,
-    /// Counters of passes and steps.
+    /// Counters of reconciles and steps.
     pub metrics: Arc<Metrics>,
     /// Sign of life of the loop.
     pub heartbeat: Arc<Heartbeat>,
@@ -109,7 +111,7 @@ pub struct EngineHandle<P> {
     questions: mpsc::Sender<oneshot::Sender<Arc<World>>>,
 }
 
-/// A pass to be made, and with which instances, one after the other.
+/// A reconcile to be made, and with which instances, one after the other.
 #[derive(Debug)]
 struct WorkItem {
     job: Job,
@@ -122,10 +124,10 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// [`EngineConfig::debounce`] where a source sends each fact on its own.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
-/// The longest that a pass may take. Requests end by their own time limits long before; a provider
-/// that never answers must not keep a slot for ever. What it leaves undone the next pass finds, as
-/// after a crash.
-const PASS_LIMIT: Duration = Duration::from_mins(15);
+/// The longest that a reconcile may take. Requests end by their own time limits long before; a
+/// provider that never answers must not keep a slot for ever. What it leaves undone the next
+/// reconcile finds, as after a crash.
+const RECONCILE_LIMIT: Duration = Duration::from_mins(15);
 
 /// Pools come into force together once none has changed for this long: a range that passes from one
 /// pool to another is two facts, and no Service may lose its address in between.
@@ -137,7 +139,7 @@ const POOLS_AT_MOST: Duration = Duration::from_secs(1);
 /// The term of what was held before this process stood for election. No other has this number.
 const BEFORE: u64 = 0;
 
-/// How long running passes have to end when the engine stops.
+/// How long running reconciles have to end when the engine stops.
 const LAST_CALL: Duration = Duration::from_secs(10);
 
 // === impl EngineConfig ===
@@ -217,12 +219,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
             forfeited: BTreeMap::new(),
             cleared: HashMap::new(),
             pools: Debounce::new(POOL_DEBOUNCE, POOLS_AT_MOST),
+            resources: Debounce::new(POOL_DEBOUNCE, POOLS_AT_MOST),
             questions,
             role: watch::Sender::new(Role::Leading { term: 0 }).subscribe(),
             confirmed: false,
             at_work: false,
             term: None,
-            passes: JoinSet::new(),
+            reconciles: JoinSet::new(),
             audits: Audits::default(),
             running: HashMap::new(),
             received: HashSet::new(),
@@ -234,7 +237,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.handle.clone()
     }
 
-    /// Runs until cancelled or until the source ends, then lets running passes end. Nothing is
+    /// Runs until cancelled or until the source ends, then lets running reconciles end. Nothing is
     /// removed from the outside at a stop.
     ///
     /// `wakes` names Services whose state changed outside: a member turned unhealthy.
@@ -270,13 +273,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
                         self.queue.push(key);
                     }
                 }
-                Some(end) = self.passes.join_next_with_id(), if !self.passes.is_empty() => {
+                Some(end) = self.reconciles.join_next_with_id(), if !self.reconciles.is_empty() => {
                     self.take_end(end);
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
                 () = tokio::time::sleep_until(self.pools.due().unwrap_or_else(clock).into()),
                     if self.pools.due().is_some() => self.apply_pools(),
+                () = tokio::time::sleep_until(self.resources.due().unwrap_or_else(clock).into()),
+                    if self.resources.due().is_some() => self.apply_resources(),
                 Some(_) = self.unserved.reporting.join_next(),
                     if !self.unserved.reporting.is_empty() => {}
                 _ = beat.tick() => {
@@ -288,7 +293,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         }
         let ended = async {
-            while let Some(end) = self.passes.join_next_with_id().await {
+            while let Some(end) = self.reconciles.join_next_with_id().await {
                 self.take_end(end);
             }
         };
@@ -341,7 +346,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 published: row.status.ingress.clone(),
                 owners: None,
                 replacing: false,
-                history: PassHistory::default(),
+                history: ReconcileHistory::default(),
                 obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
             })
     }

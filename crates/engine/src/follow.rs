@@ -25,6 +25,8 @@ pub struct Changes {
     pub all: bool,
     /// The address pools, and with them all Services.
     pub pools: bool,
+    /// Custom resources other than address pools.
+    pub resources: bool,
 }
 
 /// Facts taken in one go before anything is done about them.
@@ -83,6 +85,7 @@ impl Changes {
             Affected::Services(keys) => self.services.extend(keys),
             Affected::All => self.all = true,
             Affected::Pools => self.pools = true,
+            Affected::Resources => self.resources = true,
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The loop that turns facts into load balancers: World, resolve, queue, passes, reports.
+//! The loop that turns facts into load balancers: World, resolve, queue, reconciles, reports.
 //!
 //! ```text
-//!  Fact ──> World ──> resolve ──> Intent ─┐             one pass per Service at a time
+//!  Fact ──> World ──> resolve ──> Intent ─┐             one reconcile per Service at a time
 //!                                         ├─> plan ──> apply ──> report
 //!              Provider::observe ─────────┘
 //! ```
 //!
 //! The engine knows providers only by the [`landfall_model::Provider`] trait and sources only by
 //! [`landfall_model::rows::Fact`]. It never reads files, never speaks to Kubernetes, and never
-//! waits inside a pass for a cloud to finish.
+//! waits inside a reconcile for a cloud to finish.
 
 pub mod backoff;
 pub mod claims;
@@ -21,9 +21,9 @@ mod held;
 pub mod instance;
 pub mod leadership;
 pub mod metrics;
-pub mod pass;
 pub mod progress;
 pub mod queue;
+pub mod reconcile;
 pub mod report;
 pub mod resolve;
 pub mod select;

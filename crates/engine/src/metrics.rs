@@ -7,13 +7,13 @@ use landfall_model::view::{HistogramView, MetricsView, SecretsView};
 
 use crate::report::EventCounts;
 
-/// What passes cost and how they ended.
+/// What reconciles cost and how they ended.
 #[derive(Debug)]
 pub struct Metrics {
     view: Mutex<MetricsView>,
 }
 
-/// Upper bounds in seconds: a local pass takes microseconds, a cloud's tens of seconds.
+/// Upper bounds in seconds: a local reconcile takes microseconds, a cloud's tens of seconds.
 const BOUNDS: [f64; 11] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0,
 ];
@@ -37,11 +37,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts a finished pass.
-    pub fn pass(&self, took: Duration, outcome: &str) {
+    /// Counts a finished reconcile.
+    pub fn reconcile(&self, took: Duration, outcome: &str) {
         let seconds = took.as_secs_f64();
         let mut view = self.lock();
-        *view.passes.entry(outcome.to_owned()).or_default() += 1;
+        *view.reconciles.entry(outcome.to_owned()).or_default() += 1;
         let histogram = &mut view.reconcile_seconds;
         histogram.count += 1;
         histogram.sum += seconds;
@@ -64,7 +64,7 @@ impl Metrics {
         *self.lock().failed_steps.entry(kind.to_owned()).or_default() += 1;
     }
 
-    /// Counts a turn of the loop, and notes how many Services wait for a pass.
+    /// Counts a turn of the loop, and notes how many Services wait for a reconcile.
     pub fn turn(&self, depth: usize) {
         let mut view = self.lock();
         view.turns += 1;
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn a_pass_is_counted_once_in_the_lowest_bucket_that_holds_it() {
         let metrics = Metrics::default();
-        metrics.pass(Duration::from_millis(2), "settled");
-        metrics.pass(Duration::from_secs(60), "failed");
+        metrics.reconcile(Duration::from_millis(2), "settled");
+        metrics.reconcile(Duration::from_secs(60), "failed");
         let view = metrics.view();
         let filled: Vec<_> = view
             .reconcile_seconds
@@ -116,6 +116,6 @@ mod tests {
             .collect();
         assert_eq!(filled, [&(0.003, 1)]);
         assert_eq!(view.reconcile_seconds.count, 2);
-        assert_eq!(view.passes["failed"], 1);
+        assert_eq!(view.reconciles["failed"], 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the passes of a Service make progress. Pure.
+//! Whether the reconciles of a Service make progress. Pure.
 //!
 //! A provider's plans are to end: each step brings the state nearer to what is wanted. Where they
 //! do not (two wants that exclude each other, or a cloud that stores something else than it was
@@ -21,7 +21,7 @@ pub struct Progress {
     wanted: Option<Arc<Intent>>,
     /// How often each step was.
     done: BTreeMap<u64, u32>,
-    /// What the last pass failed of, if any did.
+    /// What the last reconcile failed of, if any did.
     failure: Option<String>,
     /// How often this came to a stop, and when it may go on.
     stops: u32,
@@ -100,7 +100,7 @@ impl Progress {
         Some(Reason::error(Code::NotConverging, message).remedy(remedy))
     }
 
-    /// Notes what a pass failed of.
+    /// Notes what a reconcile failed of.
     pub fn fail(&mut self, failure: Option<&str>) {
         self.failure = failure.map(str::to_owned);
     }

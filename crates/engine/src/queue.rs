@@ -144,8 +144,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.running.contains_key(key)
     }
 
-    /// When to call [`Queue::take`] next if nothing is pushed and no pass ends before. Always after
-    /// the time of the last call.
+    /// When to call [`Queue::take`] next if nothing is pushed and no reconcile ends before. Always
+    /// after the time of the last call.
     pub fn next_due(&self) -> Option<Instant> {
         self.delayed.first().map(|(at, _)| *at)
     }

@@ -1,6 +1,6 @@
 //! Which Services are this process's, and which of its provider instances serves each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use landfall_model::rows::{NamespaceRow, OwnershipFields, PoolRow, ServiceRow};
@@ -20,6 +20,8 @@ pub const DEFAULT_CLASS_ANNOTATION: &str = "landfall.dev/default-class";
 pub struct Classes {
     names: Vec<String>,
     default: Option<InstanceId>,
+    /// Classes outside of Landfall's domain, and the instance that serves each.
+    further: BTreeMap<String, InstanceId>,
     /// The instances that are switched off.
     off: BTreeSet<InstanceId>,
 }
@@ -52,8 +54,20 @@ impl Classes {
         Self {
             names,
             default,
+            further: BTreeMap::new(),
             off: BTreeSet::new(),
         }
+    }
+
+    /// The same, serving further classes, a list for each instance.
+    #[must_use]
+    pub fn serving(mut self, classes: Vec<Vec<String>>) -> Self {
+        let instances: Vec<InstanceId> = InstanceId::all(&self.names).collect();
+        for (instance, classes) in instances.into_iter().zip(classes) {
+            let classes = classes.into_iter().map(|class| (class, instance));
+            self.further.extend(classes);
+        }
+        self
     }
 
     /// Switches instances off, with an entry for each: their Services are not touched.
@@ -109,9 +123,10 @@ impl Classes {
     /// The instance for a Service, whether or not it wants a load balancer.
     fn assign(&self, service: OwnershipFields<'_>, namespace: Option<&NamespaceRow>) -> Ownership {
         if let Some(class) = service.class {
+            let further = || self.further.get(class).copied();
             return match class.strip_prefix(CLASS_DOMAIN) {
-                None => Ownership::NotOurs,
                 Some(name) => self.named(name),
+                None => further().map_or(Ownership::NotOurs, Ownership::Ours),
             };
         }
         // The default is decided once for each Service, as Kubernetes' own defaults are.
@@ -219,7 +234,7 @@ impl Classes {
         match belongs {
             Ownership::Ours(_) | Ownership::SwitchedOff => false,
             Ownership::UnknownClass => service.class.is_some() || marked,
-            Ownership::NotOurs => service.wants_load_balancer && service.class.is_none() && marked,
+            Ownership::NotOurs => service.wants_load_balancer && marked,
         }
     }
 
@@ -346,6 +361,21 @@ mod tests {
             Ownership::NotOurs
         );
         assert_eq!(validate(&classes, None, None), Ownership::NotOurs);
+    }
+
+    #[test]
+    fn a_further_class_is_served_by_the_instance_that_lists_it() {
+        let further = vec![vec!["metallb".to_owned()], vec!["example.com/x".to_owned()]];
+        let classes = two(None).serving(further);
+        assert_eq!(validate(&classes, Some("metallb"), None), ours(&classes, 0));
+        assert_eq!(
+            validate(&classes, Some("example.com/x"), Some("edge")),
+            ours(&classes, 1)
+        );
+        assert_eq!(
+            validate(&classes, Some("example.com/y"), None),
+            Ownership::NotOurs
+        );
     }
 
     #[test]

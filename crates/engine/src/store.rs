@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub problems: Vec<Reason>,
     /// Whether every fact that was there at the start is known.
     pub synced: bool,
-    /// Whether passes are made: this replica leads, and knows everything.
+    /// Whether reconciles are made: this replica leads, and knows everything.
     pub at_work: bool,
 }
 

@@ -4,6 +4,7 @@
 //! nothing else.
 
 mod pools;
+mod resources;
 mod slices;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,12 +17,13 @@ use landfall_model::id::ByNamespace;
 use landfall_model::reach::Ours;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{
-    Fact, NamespaceRow, NodeRow, OwnershipFields, PackedService, PoolRow, SecretRow, ServiceRow,
-    SliceRow,
+    Fact, NamespaceRow, NodeRow, OwnershipFields, PackedService, PoolRow, ResourceKind,
+    ResourceRow, SecretRow, ServiceRow, SliceRow,
 };
 
 use crate::held::addresses;
 use pools::Pools;
+use resources::Resources;
 use slices::Slices;
 
 /// Everything that sources have reported.
@@ -40,6 +42,8 @@ pub struct World {
     /// Whether the source can't report Secrets.
     secrets_unavailable: bool,
     pools: Pools,
+    /// Custom resources but address pools.
+    resources: Resources,
     /// Networks whose traffic arrives on this machine.
     machine: Arc<[IpNet]>,
     problems: BTreeMap<Arc<str>, Vec<Reason>>,
@@ -59,6 +63,8 @@ pub enum Affected {
     All,
     /// All Services, because the address pools have changed.
     Pools,
+    /// All Services of the instances that read custom resources, because these have changed.
+    Resources,
 }
 
 // === impl World ===
@@ -119,6 +125,8 @@ impl World {
             }
             Fact::Pool(row) => Affected::pools(self.pools.insert(&row)),
             Fact::PoolGone(name) => Affected::pools(self.pools.remove(name)),
+            Fact::Resource(row) => Affected::resources(self.resources.insert(&row)),
+            Fact::ResourceGone(kind, key) => Affected::resources(self.resources.remove(kind, &key)),
             Fact::PoolsIncomplete { part, incomplete } => {
                 Affected::pools(self.pools.set_incomplete(part, incomplete))
             }
@@ -217,6 +225,19 @@ impl World {
         self.pools.in_force()
     }
 
+    /// The custom resources of these kinds: by kind in the order given, then by key. Address pools
+    /// are those of sources, in force or not.
+    pub fn resources<'a>(
+        &'a self,
+        kinds: &[ResourceKind],
+    ) -> impl Iterator<Item = &'a Arc<ResourceRow>> + use<'a> {
+        let kinds = kinds.to_vec().into_iter();
+        kinds.flat_map(|kind| {
+            let pools = (kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
+            pools.into_iter().flatten().chain(self.resources.of(kind))
+        })
+    }
+
     /// Whether an address is in an address pool, so that a listener of ours may be there.
     pub fn in_a_pool(&self, address: IpAddr) -> bool {
         self.pools.cover(address)
@@ -287,6 +308,10 @@ impl Affected {
 
     fn pools(changed: bool) -> Self {
         if changed { Self::Pools } else { Self::None }
+    }
+
+    fn resources(changed: bool) -> Self {
+        if changed { Self::Resources } else { Self::None }
     }
 
     fn or_none(self) -> Self {

@@ -52,6 +52,7 @@ pub fn profile() -> ProviderProfile {
             extension: Some(DialectId::Exoscale),
         },
         takes_pools: false,
+        resources: &[],
         immediate: false,
         marks: &[RECORD, LOAD_BALANCER_ID, INSTANCE_POOL_ID],
         predecessor_mark: Some(LOAD_BALANCER_ID),

@@ -17,6 +17,7 @@ mod fields;
 mod fuzz;
 mod object;
 mod objects;
+mod resource_fields;
 mod scalar;
 mod tree;
 

@@ -487,6 +487,8 @@ fn is_remembered_alike(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<Service
 pub(crate) fn same_pool(one: &PoolRow, other: &PoolRow) -> bool {
     let unplaced = |row: &PoolRow| PoolRow {
         source: None,
+        // Of a remembered pool, what is remembered of it.
+        resource: None,
         ..row.clone()
     };
     unplaced(one) == unplaced(other)

@@ -132,6 +132,7 @@ pub(crate) fn appeared(object: &Object) -> Fact {
     match object.clone() {
         Object::Namespace(row) => Fact::Namespace(row),
         Object::Pool(row) => Fact::Pool(row),
+        Object::Resource(row) => Fact::Resource(row),
         Object::Node(row) => Fact::Node(row),
         Object::Secret(row) => Fact::Secret(row),
         Object::Slice(row) => Fact::Slice(row),
@@ -143,6 +144,7 @@ fn vanished(key: &ObjectKey) -> Fact {
     match key.clone() {
         ObjectKey::Namespace(name) => Fact::NamespaceGone(name),
         ObjectKey::Pool(name) => Fact::PoolGone(name),
+        ObjectKey::Resource(kind, key) => Fact::ResourceGone(kind, key),
         ObjectKey::Node(name) => Fact::NodeGone(name),
         ObjectKey::Secret(key) => Fact::SecretGone(key),
         ObjectKey::Slice(key) => Fact::SliceGone(key),

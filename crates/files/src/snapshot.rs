@@ -4,6 +4,7 @@
 //! ```text
 //!  {"landfall":"served","format":1,"written":"...","cluster":"...","configuration":"..."}
 //!  {"service":{...}}   {"slice":{...}}   {"node":{...}}   {"namespace":{...}}   {"pool":{...}}
+//!  {"resource":["L2Advertisement",{...}]}
 //!  {"sha256":"..."}                        over everything above
 //! ```
 //!
@@ -17,7 +18,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, Family, NamespaceRow, NodeRow, PoolOrigin, ServiceRow, SliceRow};
+use landfall_model::rows::{
+    Fact, Family, NamespaceRow, NodeRow, PoolOrigin, PoolRow, ResourceKind, ServiceRow, SliceRow,
+};
 use landfall_model::wire::{self, ObjectMeta, SERVICE_NAME_LABEL};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -76,6 +79,7 @@ enum Line {
     Node(wire::Node),
     Namespace(wire::Namespace),
     Pool(wire::IpAddressPool),
+    Resource(ResourceKind, wire::Resource),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -165,7 +169,11 @@ impl Line {
             Fact::Slice(row) => Self::Slice(slice(row)),
             Fact::Node(row) => Self::Node(node(row)),
             Fact::Namespace(row) => Self::Namespace(namespace(row)),
-            Fact::Pool(row) if row.origin == PoolOrigin::Source => Self::Pool((&**row).into()),
+            Fact::Pool(row) if row.origin == PoolOrigin::Source => match &row.resource {
+                Some(resource) => Self::Resource(resource.kind, (&**resource).into()),
+                None => Self::Pool((&**row).into()),
+            },
+            Fact::Resource(row) => Self::Resource(row.kind, (&**row).into()),
             _ => return None,
         })
     }
@@ -186,6 +194,19 @@ impl Line {
             Self::Node(object) => Fact::Node(Arc::new(object.into_admitted_row().0)),
             Self::Namespace(object) => Fact::Namespace(Arc::new(object.into_admitted_row())),
             Self::Pool(object) => Fact::Pool(Arc::new(object.into_admitted_row())),
+            Self::Resource(ResourceKind::IpAddressPool, object) => {
+                let whole = serde_json::to_value(&object);
+                let pool = whole.and_then(serde_json::from_value::<wire::IpAddressPool>);
+                let pool = pool.map_err(|error| error.to_string())?;
+                let resource = object.into_admitted_row(ResourceKind::IpAddressPool);
+                Fact::Pool(Arc::new(PoolRow {
+                    resource: Some(Arc::new(resource)),
+                    ..pool.into_admitted_row()
+                }))
+            }
+            Self::Resource(kind, object) => {
+                Fact::Resource(Arc::new(object.into_admitted_row(kind)))
+            }
         })
     }
 }

@@ -41,7 +41,7 @@ pub enum StoreError {
 
 #[derive(Debug)]
 struct Shared {
-    room: Mutex<Room>,
+    state: Mutex<SharedState>,
     changed: Notify,
     /// `None`: nothing is remembered beyond this process.
     disk: Arc<tokio::sync::Mutex<Option<StateDir>>>,
@@ -51,7 +51,7 @@ struct Shared {
 
 /// What writers and the disk share.
 #[derive(Debug)]
-struct Room {
+struct SharedState {
     registry: Registry,
     /// The callers that wait for the next batch.
     waiting: Vec<Waiter>,
@@ -77,7 +77,7 @@ impl ManifestStore {
     pub(crate) fn new(registry: Registry, state: Option<StateDir>, blocking: Blocking) -> Self {
         Self {
             shared: Arc::new(Shared {
-                room: Mutex::new(Room {
+                state: Mutex::new(SharedState {
                     registry,
                     waiting: Vec::new(),
                     is_writing: false,
@@ -133,12 +133,12 @@ impl ManifestStore {
     pub(crate) async fn flush(&self, if_failed: bool) -> Option<Arc<StateError>> {
         let (has_unwritten, failure) = self
             .shared
-            .with(|room| (room.registry.has_unwritten(), room.failure.clone()));
+            .with(|state| (state.registry.has_unwritten(), state.failure.clone()));
         if has_unwritten && (failure.is_none() || if_failed) {
-            // What it comes to stands in the room.
+            // What it comes to stands in the state.
             let _ = self.commit(None).await;
         }
-        self.shared.with(|room| room.failure.clone())
+        self.shared.with(|state| state.failure.clone())
     }
 
     /// Makes sure that the state directory is still held, and is there. Returns why not.
@@ -161,7 +161,7 @@ impl ManifestStore {
 
     /// Reads the registry.
     pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Registry) -> R) -> R {
-        self.shared.with(|room| look(&mut room.registry))
+        self.shared.with(|state| look(&mut state.registry))
     }
 
     /// Where work that blocks is done.
@@ -190,15 +190,15 @@ impl ManifestStore {
     async fn commit(&self, request: Option<Request>) -> Answer {
         let now = Timestamp::now();
         let (answer, mut answered) = oneshot::channel();
-        let has_to_wait = self.shared.with(|room| {
+        let has_to_wait = self.shared.with(|state| {
             let is_durable = match &request {
-                Some(request) => room.registry.is_settled(request, now),
-                None => !room.registry.has_unwritten(),
+                Some(request) => state.registry.is_settled(request, now),
+                None => !state.registry.has_unwritten(),
             };
-            if is_durable && room.waiting.is_empty() && !room.is_writing {
+            if is_durable && state.waiting.is_empty() && !state.is_writing {
                 return false;
             }
-            room.waiting.push(Waiter { request, answer });
+            state.waiting.push(Waiter { request, answer });
             true
         });
         if !has_to_wait {
@@ -223,17 +223,17 @@ impl ManifestStore {
 // === impl Shared ===
 
 impl Shared {
-    fn with<R>(&self, look: impl FnOnce(&mut Room) -> R) -> R {
-        // No code that holds the lock can leave the room half changed.
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        look(&mut room)
+    fn with<R>(&self, look: impl FnOnce(&mut SharedState) -> R) -> R {
+        // No code that holds the lock can leave the state half changed.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        look(&mut state)
     }
 
     /// Writes for all that wait, and answers them. Blocks.
     fn write_batch(&self, mut disk: OwnedMutexGuard<Option<StateDir>>, now: Timestamp) {
-        let (requests, asked, flushed, batch) = self.with(|room| {
+        let (requests, asked, flushed, batch) = self.with(|state| {
             let (mut requests, mut asked, mut flushed) = (Vec::new(), Vec::new(), Vec::new());
-            for Waiter { request, answer } in std::mem::take(&mut room.waiting) {
+            for Waiter { request, answer } in std::mem::take(&mut state.waiting) {
                 match request {
                     Some(request) => {
                         requests.push(request);
@@ -242,25 +242,25 @@ impl Shared {
                     None => flushed.push(answer),
                 }
             }
-            let batch = room.registry.begin(&requests, now);
-            room.is_writing = true;
+            let batch = state.registry.begin(&requests, now);
+            state.is_writing = true;
             (requests, asked, flushed, batch)
         });
         let written = match &mut *disk {
             Some(state) => state.commit(&batch.changes),
             None => Ok(()),
         };
-        let (answered, is_news) = self.with(|room| {
-            room.is_writing = false;
+        let (answered, is_news) = self.with(|state| {
+            state.is_writing = false;
             match written {
                 Ok(()) => {
-                    room.failure = None;
-                    (Ok(room.registry.finish(&requests, batch)), true)
+                    state.failure = None;
+                    (Ok(state.registry.finish(&requests, batch)), true)
                 }
                 Err(error) => {
-                    room.registry.fail(batch);
+                    state.registry.fail(batch);
                     let error = Arc::new(error);
-                    let is_first = room.failure.replace(error.clone()).is_none();
+                    let is_first = state.failure.replace(error.clone()).is_none();
                     (Err(error), is_first)
                 }
             }

@@ -15,6 +15,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_model::Uid;
 
@@ -45,6 +46,8 @@ pub struct Allocator {
     claims: HashMap<Uid, Claim>,
     /// What Services gave up and a record may still name, on the terms on which they held it.
     leaving: HashMap<Uid, BTreeMap<IpAddr, Arc<Claimant>>>,
+    /// What no record names any more and is not given out yet, with the Service that had it.
+    cooling: BTreeMap<IpAddr, Arc<Claimant>>,
 }
 
 /// What a Service holds.
@@ -213,10 +216,35 @@ impl Allocator {
     }
 
     /// Frees what a Service gave up: no record names it any more. What it holds stays.
-    pub fn free(&mut self, uid: &Uid) {
+    ///
+    /// Returns the addresses that no other Service gets before [`warm`](Self::warm), each with the
+    /// time for which its pool keeps them.
+    pub fn free(&mut self, uid: &Uid) -> Vec<(IpAddr, Duration)> {
+        let mut cooling = Vec::new();
         for (address, claimant) in self.leaving.remove(uid).into_iter().flatten() {
+            let pool = self.pools.pool_of(address);
+            match pool.and_then(Pool::cool_down) {
+                Some(time) if !self.cooling.contains_key(&address) => {
+                    self.cooling.insert(address, claimant);
+                    cooling.push((address, time));
+                }
+                _ => self.leave(address, &claimant),
+            }
+        }
+        cooling
+    }
+
+    /// Lets an address be given out again that a Service gave up.
+    pub fn warm(&mut self, address: IpAddr) {
+        if let Some(claimant) = self.cooling.remove(&address) {
             self.leave(address, &claimant);
         }
+    }
+
+    /// Returns whether an address is not given out yet after another Service had it.
+    pub(crate) fn cools(&self, address: IpAddr, uid: &Uid) -> bool {
+        let before = self.cooling.get(&address);
+        before.is_some_and(|claimant| claimant.uid != *uid)
     }
 
     /// Ends a claim. What it held can be given out at once.
@@ -362,6 +390,9 @@ impl Allocator {
 
     /// Makes room for a Service on an address that it gave up itself.
     fn take_back(&mut self, address: IpAddr, uid: &Uid) {
+        if self.cooling.get(&address).is_some_and(|it| it.uid == *uid) {
+            self.warm(address);
+        }
         let Some(leaving) = self.leaving.get_mut(uid) else {
             return;
         };

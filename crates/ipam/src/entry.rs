@@ -10,6 +10,8 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use landfall_model::rows::Family;
 
+use crate::reservation::Reservation;
+
 /// Usable addresses in each block of 256 once .0 and .255 are left out.
 const USABLE_OF_256: u64 = 254;
 
@@ -21,6 +23,10 @@ const SATURATING: u128 = 1 << 62;
 pub struct Entry {
     text: String,
     range: Range,
+    /// What is written, of which `range` is a part where addresses are excluded or reserved.
+    written: Range,
+    /// The Services for which it is reserved.
+    reserved_for: Option<Reservation>,
 }
 
 /// Addresses of one family from `first` to `last`, both included.
@@ -104,12 +110,57 @@ impl Entry {
         self.range
     }
 
+    /// What the user wrote, of which [`range`](Self::range) is a part where addresses are excluded
+    /// or reserved.
+    pub fn written(&self) -> Range {
+        self.written
+    }
+
+    /// The Services for which its addresses are reserved, if they are.
+    pub(crate) fn reserved_for(&self) -> Option<&Reservation> {
+        self.reserved_for.as_ref()
+    }
+
     /// Whether its first address is the anycast address of a subnet's routers (RFC 4291, 2.6.1):
     /// the one of an IPv6 prefix, unless the prefix links two hosts (RFC 6164) or is one address.
     pub(crate) fn begins_with_anycast(&self) -> bool {
-        let Range { first, last } = self.range;
+        let Range { first, last } = self.written;
         let more_than_two = to_bits(last) - to_bits(first) > 1;
-        first.is_ipv6() && self.text.contains('/') && more_than_two
+        let is_whole = self.range.first == first && self.reserved_for.is_none();
+        first.is_ipv6() && self.text.contains('/') && more_than_two && is_whole
+    }
+
+    /// Returns what is left of it without a range, in order.
+    pub(crate) fn without(&self, range: Range) -> Vec<Self> {
+        self.cut(range, None)
+    }
+
+    /// Returns its parts, in order, of which the one within a range is reserved.
+    pub(crate) fn reserving(&self, range: Range, reservation: &Reservation) -> Vec<Self> {
+        self.cut(range, Some(reservation))
+    }
+
+    fn cut(&self, range: Range, middle: Option<&Reservation>) -> Vec<Self> {
+        let whole = self.range;
+        let apart = whole.family() != range.family();
+        if apart || range.last < whole.first || whole.last < range.first {
+            return vec![self.clone()];
+        }
+        let (first, last) = (to_bits(whole.first), to_bits(whole.last));
+        let from = to_bits(range.first).max(first);
+        let to = to_bits(range.last).min(last);
+        let part = |first: u128, last: u128, reserved_for: Option<Reservation>| Self {
+            range: Range {
+                first: from_bits(whole.family(), first),
+                last: from_bits(whole.family(), last),
+            },
+            reserved_for,
+            ..self.clone()
+        };
+        let before = (first < from).then(|| part(first, from - 1, self.reserved_for.clone()));
+        let middle = middle.map(|it| part(from, to, Some(it.clone())));
+        let after = (to < last).then(|| part(to + 1, last, self.reserved_for.clone()));
+        before.into_iter().chain(middle).chain(after).collect()
     }
 
     /// Why a pool can't have it: some of its addresses can't be a load balancer's.
@@ -154,6 +205,8 @@ impl FromStr for Entry {
         Ok(Self {
             text: text.to_owned(),
             range,
+            written: range,
+            reserved_for: None,
         })
     }
 }
@@ -250,6 +303,21 @@ fn bits(family: Family) -> u8 {
 }
 
 // === impl Range ===
+
+impl FromStr for Range {
+    type Err = EntryError;
+
+    /// Parses an entry, or one address.
+    fn from_str(text: &str) -> Result<Self, EntryError> {
+        match text.parse::<Entry>() {
+            Err(EntryError::BareAddress { address }) => Ok(Self {
+                first: address,
+                last: address,
+            }),
+            entry => Ok(entry?.range),
+        }
+    }
+}
 
 impl Range {
     /// Lowest address.

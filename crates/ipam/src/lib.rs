@@ -38,6 +38,7 @@ mod propose;
 mod ranges;
 mod refusal;
 mod request;
+mod reservation;
 mod selector;
 mod shares;
 mod sharing;
@@ -63,6 +64,7 @@ pub use pool_set::PoolSet;
 pub use proposal::{Decision, Proposal, Why};
 pub use refusal::Refusal;
 pub use request::{Claimant, Request, parse_requested_addresses};
+pub use reservation::Reservation;
 pub use selector::{
     Expression, ExpressionSpec, LabelSelector, Labels, Operator, SelectorError, SelectorSpec,
 };

@@ -2,15 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use landfall_model::rows::{Family, PoolAllocation, PoolRow, Selector};
 
-use crate::entry::{Entry, is_buggy};
+use crate::entry::{Entry, Range, is_buggy};
 use crate::pool_error::PoolError;
 use crate::pool_name::PoolName;
 use crate::request::Request;
+use crate::reservation::Reservation;
 use crate::selector::{ExpressionSpec, LabelSelector, SelectorSpec};
 use crate::verdict::Verdict;
+
+/// The annotations of an `IPAddressPool` that say what is excluded and reserved.
+const EXCLUDED: &str = "landfall.dev/excluded-addresses";
+const RESERVED: &str = "landfall.dev/reserved-addresses";
 
 /// A pool as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +33,15 @@ pub struct PoolSpec {
     pub share_across_namespaces: bool,
     /// How many addresses of each family the Services of one namespace may hold; `None`: all.
     pub addresses_per_namespace: Option<u32>,
+    /// Whether no address is given out any more. Those that are held stay.
+    pub disabled: bool,
+    /// For how long an address that a Service gave up is given to no other one.
+    pub cool_down: Option<Duration>,
+    /// Addresses, prefixes and ranges that do not belong to the pool although an entry has them.
+    pub excluded: Vec<String>,
+    /// Addresses, prefixes and ranges that only some Services get, with the namespace or the
+    /// `NAMESPACE/NAME` of these.
+    pub reserved: Vec<(String, String)>,
     /// The Services that the pool serves; its mere presence puts the pool before those without.
     pub allocation: Option<AllocationSpec>,
 }
@@ -53,6 +68,10 @@ pub struct Pool {
     avoid_buggy_ips: bool,
     share_across_namespaces: bool,
     addresses_per_namespace: Option<u32>,
+    disabled: bool,
+    cool_down: Option<Duration>,
+    /// Whether any of its addresses are reserved.
+    reserves: bool,
     allocation: Option<Allocation>,
 }
 
@@ -81,6 +100,10 @@ impl PoolSpec {
             avoid_buggy_ips: false,
             share_across_namespaces: false,
             addresses_per_namespace: None,
+            disabled: false,
+            cool_down: None,
+            excluded: Vec::new(),
+            reserved: Vec::new(),
             allocation: None,
         }
     }
@@ -95,6 +118,10 @@ impl From<&PoolRow> for PoolSpec {
             avoid_buggy_ips: row.avoid_buggy,
             share_across_namespaces: row.share_across_namespaces,
             addresses_per_namespace: row.addresses_per_namespace,
+            disabled: row.disabled,
+            cool_down: row.cool_down,
+            excluded: row.excluded.clone(),
+            reserved: row.reserved.clone(),
             allocation: row.allocation.as_ref().map(AllocationSpec::from),
         }
     }
@@ -161,6 +188,7 @@ impl Pool {
         errors.extend(PoolError::overlaps(
             entries.iter().map(|entry| (&name, entry)),
         ));
+        let entries = parse_parts(&name, spec, entries, &mut errors);
         let allocation = spec
             .allocation
             .as_ref()
@@ -173,6 +201,9 @@ impl Pool {
                 avoid_buggy_ips: spec.avoid_buggy_ips,
                 share_across_namespaces: spec.share_across_namespaces,
                 addresses_per_namespace: spec.addresses_per_namespace,
+                disabled: spec.disabled,
+                cool_down: spec.cool_down,
+                reserves: !spec.reserved.is_empty(),
                 allocation,
             })
         } else {
@@ -185,7 +216,7 @@ impl Pool {
         &self.name
     }
 
-    /// Its entries in the order of allocation.
+    /// Its entries in the order of allocation, cut where addresses are excluded or reserved.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -203,6 +234,23 @@ impl Pool {
     /// Whether Services of different namespaces may share an address.
     pub fn shares_across_namespaces(&self) -> bool {
         self.share_across_namespaces
+    }
+
+    /// Whether no address is given out any more.
+    pub fn is_disabled(&self) -> bool {
+        self.disabled
+    }
+
+    /// For how long an address that a Service gave up is given to no other one.
+    pub fn cool_down(&self) -> Option<Duration> {
+        self.cool_down
+    }
+
+    /// Returns for which Services an address is reserved, if it is.
+    pub fn reservation_of(&self, address: IpAddr) -> Option<&Reservation> {
+        let mut entries = self.entries.iter().filter(|_| self.reserves);
+        let entry = entries.find(|entry| entry.range().contains(address))?;
+        entry.reserved_for()
     }
 
     /// How many addresses of each family one namespace may hold; `None`: all.
@@ -307,6 +355,53 @@ impl Allocation {
     pub fn service_selectors(&self) -> &[LabelSelector] {
         &self.service_selectors
     }
+}
+
+/// Takes what is excluded out of the entries, and cuts them where addresses are reserved.
+fn parse_parts(
+    pool: &PoolName,
+    spec: &PoolSpec,
+    mut entries: Vec<Entry>,
+    errors: &mut Vec<PoolError>,
+) -> Vec<Entry> {
+    let mut range = |text: &str, field| match text.parse::<Range>() {
+        Ok(range) => Some(range),
+        Err(source) => {
+            errors.push(PoolError::Part {
+                pool: pool.clone(),
+                field,
+                text: text.to_owned(),
+                source,
+            });
+            None
+        }
+    };
+    let mut parts = Vec::new();
+    for text in &spec.excluded {
+        parts.extend(range(text, EXCLUDED).map(|range| (range, None)));
+    }
+    for (text, service) in &spec.reserved {
+        parts.extend(range(text, RESERVED).map(|range| (range, Some(service))));
+    }
+    for (range, service) in parts {
+        let reservation = match service.map(|service| service.parse::<Reservation>()) {
+            None => None,
+            Some(Ok(reservation)) => Some(reservation),
+            Some(Err(())) => {
+                errors.push(PoolError::Reservation {
+                    pool: pool.clone(),
+                    text: service.cloned().unwrap_or_default(),
+                });
+                continue;
+            }
+        };
+        let cut = |entry: &Entry| match &reservation {
+            None => entry.without(range),
+            Some(reservation) => entry.reserving(range, reservation),
+        };
+        entries = entries.iter().flat_map(cut).collect();
+    }
+    entries
 }
 
 fn matches_any(selectors: &[LabelSelector], labels: &crate::selector::Labels) -> bool {

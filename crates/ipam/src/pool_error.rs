@@ -1,6 +1,8 @@
 //! What is wrong with a pool, with what would be right.
 
 use landfall_model::Code;
+use landfall_model::reason::{Reason, annotation_field};
+use landfall_model::rows::{PoolOrigin, PoolRow};
 
 use crate::entry::{Entry, EntryError};
 use crate::pool_name::PoolName;
@@ -27,6 +29,26 @@ pub enum PoolError {
         entry: String,
         /// What is wrong with it.
         source: EntryError,
+    },
+    /// What is excluded or reserved can't be read.
+    #[error("pool {pool}, {text:?} in {field}: {source}")]
+    Part {
+        /// The pool.
+        pool: PoolName,
+        /// The annotation.
+        field: &'static str,
+        /// The addresses as written.
+        text: String,
+        /// What is wrong with them.
+        source: EntryError,
+    },
+    /// Addresses are reserved for what can't be a Service.
+    #[error("pool {pool} reserves addresses for {text:?}, which is no namespace and no Service")]
+    Reservation {
+        /// The pool.
+        pool: PoolName,
+        /// For what.
+        text: String,
     },
     /// Two entries have addresses in common.
     #[error("pool {pool}, entry {entry:?} overlaps entry {other_entry:?} of pool {other_pool}")]
@@ -83,6 +105,8 @@ impl PoolError {
             Self::NoName => None,
             Self::NoAddresses { pool }
             | Self::Entry { pool, .. }
+            | Self::Part { pool, .. }
+            | Self::Reservation { pool, .. }
             | Self::Overlap { pool, .. }
             | Self::DuplicatePool { pool }
             | Self::DuplicateNamespace { pool, .. }
@@ -96,6 +120,52 @@ impl PoolError {
         Code::InvalidPool
     }
 
+    /// Returns it as a reason about the row of its pool.
+    pub fn reason(&self, row: Option<&PoolRow>) -> Reason {
+        let reason = Reason::error(self.code(), self.to_string()).remedy(self.remedy());
+        // Pools of the configuration are named in the message; their fields have other paths.
+        let Some(row) = row.filter(|row| row.origin == PoolOrigin::Source) else {
+            return reason;
+        };
+        let (field, value) = self.place(row);
+        let source = row.source.as_ref();
+        let reason = reason.origin(source.map(|source| source.origin_of(&field)));
+        let reason = reason.at(field);
+        match value {
+            Some(value) => reason.value(value),
+            None => reason,
+        }
+    }
+
+    /// The field of the object that it is about, and its value.
+    fn place(&self, row: &PoolRow) -> (String, Option<String>) {
+        let entry = |text: &str| {
+            let place = row.addresses.iter().position(|it| it.trim() == text.trim());
+            let field = place.map(|place| format!("spec.addresses[{place}]"));
+            let field = field.unwrap_or_else(|| "spec.addresses".to_owned());
+            (field, Some(text.to_owned()))
+        };
+        let of_allocation = |field: &str| format!("spec.serviceAllocation.{field}");
+        match self {
+            Self::NoName => ("metadata.name".to_owned(), None),
+            Self::NoAddresses { .. } => ("spec.addresses".to_owned(), None),
+            Self::Entry { entry: text, .. } | Self::Overlap { entry: text, .. } => entry(text),
+            Self::Part { field, text, .. } => (annotation_field(field), Some(text.clone())),
+            Self::Reservation { text, .. } => {
+                let field = annotation_field("landfall.dev/reserved-addresses");
+                (field, Some(text.clone()))
+            }
+            Self::DuplicatePool { pool } => ("metadata.name".to_owned(), Some(pool.to_string())),
+            Self::DuplicateNamespace { namespace, .. } => {
+                (of_allocation("namespaces"), Some(namespace.clone()))
+            }
+            Self::DuplicateSelector {
+                field, selector, ..
+            } => (of_allocation(field), Some(selector.to_string())),
+            Self::Selector { field, .. } => (of_allocation(field), None),
+        }
+    }
+
     /// What to change.
     pub fn remedy(&self) -> String {
         match self {
@@ -105,7 +175,10 @@ impl PoolError {
                  192.0.2.10-192.0.2.20"
                     .to_owned()
             }
-            Self::Entry { source, .. } => source.remedy(),
+            Self::Entry { source, .. } | Self::Part { source, .. } => source.remedy(),
+            Self::Reservation { .. } => {
+                "write a namespace, or a Service as NAMESPACE/NAME".to_owned()
+            }
             Self::Overlap {
                 pool,
                 entry,

@@ -2,9 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use landfall_model::rows::PoolRow;
 
 use crate::entry::Entry;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolSpec};
 use crate::pool_error::PoolError;
 use crate::pool_name::PoolName;
 
@@ -56,6 +60,41 @@ impl PoolSet {
     /// Pools that stay as they are in `established` come first, then those that changed, then new
     /// ones, each by name. A changed pool that collides stays as it was, if that still fits.
     pub fn keep_good(candidates: Vec<Pool>, established: &Self) -> (Self, Vec<PoolError>) {
+        Self::keep_good_by_age(candidates, |_| None, established)
+    }
+
+    /// Joins as many pools of rows as fit together. A pool that can't be read stays as it is in
+    /// `established`; of pools that exclude each other, the older one comes first.
+    pub fn of_rows(rows: &[Arc<PoolRow>], established: &Self) -> (Self, Vec<PoolError>) {
+        let mut errors = Vec::new();
+        let mut candidates = Vec::new();
+        let mut unread = Vec::new();
+        for row in rows {
+            match Pool::parse(&PoolSpec::from(&**row)) {
+                Ok(pool) => candidates.push(pool),
+                Err(found) => {
+                    errors.extend(found);
+                    unread.extend(established.get(&PoolName::new(&row.name)));
+                }
+            }
+        }
+        let is_read = |name: &PoolName| candidates.iter().any(|pool| pool.name() == name);
+        unread.retain(|pool| !is_read(pool.name()));
+        candidates.extend(unread.into_iter().cloned());
+        let created = |name: &PoolName| {
+            let row = rows.iter().find(|row| row.name == name.as_str())?;
+            row.resource.as_ref()?.created
+        };
+        let (set, collisions) = Self::keep_good_by_age(candidates, created, established);
+        errors.extend(collisions);
+        (set, errors)
+    }
+
+    fn keep_good_by_age(
+        candidates: Vec<Pool>,
+        created: impl Fn(&PoolName) -> Option<Timestamp>,
+        established: &Self,
+    ) -> (Self, Vec<PoolError>) {
         let mut ranked: Vec<(u8, Pool, Option<&Pool>)> = candidates
             .into_iter()
             .map(|pool| {
@@ -70,7 +109,9 @@ impl PoolSet {
             .collect();
         ranked.sort_by_cached_key(|(rank, pool, _)| {
             // Two pools of one name are distinguished by their content, never by order of arrival.
-            (*rank, pool.name().clone(), format!("{pool:?}"))
+            // Those of the configuration have no age, and come first.
+            let name = pool.name().clone();
+            (*rank, created(&name), name, format!("{pool:?}"))
         });
         let mut errors = Vec::new();
         let mut good = Good::default();

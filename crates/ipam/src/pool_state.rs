@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use landfall_model::ServiceKey;
 use landfall_model::rows::Family;
 
 use crate::bitmap::Bitmap;
@@ -13,6 +14,7 @@ use crate::entry::{Range, from_bits, to_bits};
 use crate::pool::Pool;
 use crate::port_index::PortIndex;
 use crate::request::Claimant;
+use crate::reservation::Reservation;
 use crate::shares::Shares;
 use crate::sharing::Group;
 use crate::slots::Slots;
@@ -33,8 +35,10 @@ pub(crate) struct PoolState {
 #[derive(Clone, Debug)]
 struct FamilyState {
     blocks: Vec<Block>,
-    /// Which blocks have nothing left.
+    /// Which blocks have nothing left for any Service. Those that are reserved count as such.
     full: Bitmap,
+    /// The blocks that are reserved.
+    reserved: Vec<usize>,
     /// Addresses that can be given out, counted up to `u128::MAX`.
     capacity: u128,
     /// Of these, how many are held.
@@ -65,6 +69,8 @@ struct Block {
     slots: Slots,
     /// An address that is assigned only on request.
     aside: Option<u128>,
+    /// The Services that get its addresses, if not all do.
+    reserved_for: Option<Reservation>,
 }
 
 // === impl PoolState ===
@@ -86,6 +92,7 @@ impl PoolState {
                 range,
                 slots,
                 aside,
+                reserved_for: entry.reserved_for().cloned(),
             };
             let blocks = match range.family() {
                 Family::V4 => &mut blocks.0,
@@ -133,6 +140,7 @@ impl PoolState {
             range,
             slots,
             aside,
+            ..
         }) = state.blocks.get_mut(block)
         else {
             return;
@@ -172,6 +180,7 @@ impl PoolState {
             range,
             slots,
             aside,
+            reserved_for,
         }) = state.blocks.get_mut(block)
         else {
             return;
@@ -181,7 +190,9 @@ impl PoolState {
         };
         if last && *aside != Some(place) && slots.free(place) {
             state.taken -= 1;
-            state.full.clear(block);
+            if reserved_for.is_none() {
+                state.full.clear(block);
+            }
         }
         if let Some(group) = holder.group(across)
             && let Some(index) = state.groups.get_mut(&group)
@@ -208,11 +219,20 @@ impl PoolState {
         Some(from_bits(family, bits))
     }
 
-    /// The first free address.
-    pub(crate) fn free(&self, family: Family) -> Option<IpAddr> {
+    /// The first free address of those that are reserved for the Service, or else of all others.
+    pub(crate) fn free(&self, family: Family, service: &ServiceKey) -> Option<IpAddr> {
         let state = self.family(family);
-        let Block { range, slots, .. } = state.blocks.get(state.full.lowest_clear()?)?;
-        range.address_at(slots.lowest_free()?, self.avoid_buggy)
+        let first_of = |block: usize| {
+            let Block { range, slots, .. } = state.blocks.get(block)?;
+            range.address_at(slots.lowest_free()?, self.avoid_buggy)
+        };
+        let is_own = |block: &usize| {
+            let reserved_for = state.blocks.get(*block)?.reserved_for.as_ref()?;
+            reserved_for.is_for(service).then(|| first_of(*block))?
+        };
+        let mut reserved = state.reserved.iter();
+        let own = reserved.find_map(is_own);
+        own.or_else(|| first_of(state.full.lowest_clear()?))
     }
 
     /// Whether the pool has no address of this family to give even when nothing is held.
@@ -266,9 +286,13 @@ impl PoolState {
 impl FamilyState {
     fn new(blocks: Vec<Block>, avoid_buggy: bool, limit: Option<u32>) -> Self {
         let mut full = Bitmap::new(blocks.len());
+        let mut reserved = Vec::new();
         for (index, block) in blocks.iter().enumerate() {
-            if block.slots.is_full() {
+            if block.slots.is_full() || block.reserved_for.is_some() {
                 full.set(index);
+            }
+            if block.reserved_for.is_some() {
+                reserved.push(index);
             }
         }
         let capacity = blocks
@@ -282,6 +306,7 @@ impl FamilyState {
             saturated: blocks.iter().any(|block| block.range.saturates_counters()),
             blocks,
             full,
+            reserved,
             capacity,
             taken: 0,
             assigned: 0,

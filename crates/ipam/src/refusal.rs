@@ -78,6 +78,28 @@ pub enum Refusal {
         /// The Service.
         service: ServiceKey,
     },
+    /// The pool gives out no address any more.
+    #[error("pool {pool} is disabled")]
+    PoolDisabled {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// The address is reserved for other Services. Which ones is not for everybody to know.
+    #[error("{address} of pool {pool} is reserved for other Services")]
+    AddressReserved {
+        /// The address.
+        address: IpAddr,
+        /// Its pool.
+        pool: PoolName,
+    },
+    /// The address was given up a short time ago.
+    #[error("{address} was released recently, and pool {pool} does not assign it again yet")]
+    AddressCooling {
+        /// The address.
+        address: IpAddr,
+        /// Its pool.
+        pool: PoolName,
+    },
     /// The address ends in .0 or .255 and its pool avoids those.
     #[error("{address} ends in .0 or .255, which pool {pool} avoids")]
     AddressAvoided {
@@ -203,9 +225,12 @@ impl Refusal {
             | Self::AddressesInTwoPools { .. } => Code::AddressNotInPool,
             Self::PoolNotForNamespace { .. }
             | Self::PoolNotForLabels { .. }
+            | Self::PoolDisabled { .. }
+            | Self::AddressReserved { .. }
             | Self::NoPoolForService { .. } => Code::PoolNotAllowed,
             Self::AddressAvoided { .. } => Code::AddressAvoided,
             Self::Conflict(conflict) => conflict.code(),
+            Self::AddressCooling { .. } => Code::AddressInUse,
             Self::PoolFull { .. } => Code::PoolExhausted,
             Self::NamespaceFull { .. } => Code::LimitReached,
             Self::PoolsExhausted { skipped, .. } => {
@@ -269,6 +294,13 @@ impl Refusal {
                 "give the Service a label that a service selector of pool {pool} matches, or use \
                  another pool"
             ),
+            Self::PoolDisabled { pool } => {
+                format!("use another pool, or enable pool {pool} again")
+            }
+            Self::AddressCooling { .. } => {
+                "wait, or request another address; it is retried".to_owned()
+            }
+            Self::AddressReserved { .. } => "request another address".to_owned(),
             Self::AddressAvoided { pool, .. } => {
                 format!("request another address, or turn avoidBuggyIPs off in pool {pool}")
             }

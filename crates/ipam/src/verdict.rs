@@ -20,6 +20,8 @@ pub struct SkippedPool {
 pub enum Verdict {
     /// It serves only Services that name it.
     NotAutomatic,
+    /// It gives out no address any more.
+    Disabled,
     /// It serves other namespaces.
     NotForNamespace,
     /// It serves other labels.
@@ -37,6 +39,7 @@ impl fmt::Display for SkippedPool {
         let pool = &self.pool;
         match self.verdict {
             Verdict::NotAutomatic => write!(f, "{pool} serves only Services that name it"),
+            Verdict::Disabled => write!(f, "{pool} is disabled"),
             Verdict::NotForNamespace => write!(f, "{pool} serves other namespaces"),
             Verdict::NotForLabels => write!(f, "{pool} serves other labels"),
             Verdict::LacksFamily(family) => write!(f, "{pool} has no {}", family.as_str()),

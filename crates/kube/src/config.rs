@@ -1,15 +1,25 @@
 //! How the API server is watched.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use landfall_model::limits::Limits;
-use landfall_model::rows::METALLB_NAMESPACE;
+use landfall_model::rows::{METALLB_NAMESPACE, ResourceKind};
+
+/// The custom resources that are watched: others cost nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CustomResources {
+    /// Where MetalLB's custom resources are.
+    pub namespace: String,
+    /// Which kinds of them are watched.
+    pub kinds: BTreeSet<ResourceKind>,
+}
 
 /// How the API server is watched.
 #[derive(Clone, Debug)]
 pub struct SourceConfig {
-    /// Where MetalLB's `IPAddressPools` are; `None`: they are not watched.
-    pub pool_namespace: Option<String>,
+    /// Which custom resources are watched.
+    pub resources: CustomResources,
     /// Whether lists may be streamed where the server offers it.
     pub streaming: bool,
     /// Objects per page where lists are not streamed.
@@ -28,10 +38,19 @@ pub struct SourceConfig {
     pub limits: Limits,
 }
 
+impl Default for CustomResources {
+    fn default() -> Self {
+        Self {
+            namespace: METALLB_NAMESPACE.to_owned(),
+            kinds: BTreeSet::from([ResourceKind::IpAddressPool]),
+        }
+    }
+}
+
 impl Default for SourceConfig {
     fn default() -> Self {
         Self {
-            pool_namespace: Some(METALLB_NAMESPACE.to_owned()),
+            resources: CustomResources::default(),
             streaming: true,
             page: 500,
             longest_watch: Duration::from_secs(600),

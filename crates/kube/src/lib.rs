@@ -26,7 +26,7 @@ mod secrets;
 pub mod source;
 mod watch;
 
-pub use config::SourceConfig;
+pub use config::{CustomResources, SourceConfig};
 pub use connect::{ConnectError, Connection, Origin};
 pub use error::ApiError;
 pub use health::Health;

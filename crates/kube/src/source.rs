@@ -58,11 +58,13 @@ impl Sources {
         };
         let (services, from_services) = mpsc::channel(64);
         start(Kind::Services, services.clone(), renewal, None);
-        let pools = config.pool_namespace.clone();
-        let pools = pools.map(|namespace| Kind::Pools { namespace });
+        let resources = config.resources.kinds.iter().map(|kind| Kind::Resources {
+            kind: *kind,
+            namespace: config.resources.namespace.clone(),
+        });
         for kind in [Kind::Slices, Kind::Nodes, Kind::Namespaces]
             .into_iter()
-            .chain(pools)
+            .chain(resources)
         {
             let (renewal, listings) = Renewal::when(ask.subscribe());
             awaited.push(listings);

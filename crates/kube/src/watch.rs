@@ -415,9 +415,12 @@ impl Watcher {
     /// Logs where address pools were looked for, and how many there are: those of another
     /// namespace would be missed without a word.
     fn log_pools(&mut self) {
-        let Kind::Pools { namespace } = self.known.kind() else {
+        let Kind::Resources { namespace, .. } = self.known.kind() else {
             return;
         };
+        if !self.known.kind().is_pools() {
+            return;
+        }
         let pools = self.known.len();
         if self.pools != Some(pools) {
             tracing::info!(

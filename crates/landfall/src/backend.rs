@@ -18,7 +18,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolRow, ResourceRow};
 use landfall_model::view::{ListenerView, MetricsView, PoolView};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -31,6 +31,7 @@ use crate::lifetime::Lifetime;
 mod dispatch;
 mod exoscale;
 mod local;
+mod metal;
 mod openstack;
 mod report;
 
@@ -44,6 +45,7 @@ backends! {
     Local => local::Local,
     OpenStack => openstack::OpenStack,
     Exoscale => exoscale::Exoscale,
+    Metal => metal::Metal,
 }
 
 /// How much a provider may do outside of this process.

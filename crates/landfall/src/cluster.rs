@@ -7,7 +7,7 @@ use landfall_config::file::Config;
 use landfall_engine::select::Ownership;
 use landfall_engine::{Classes, World, resolve};
 use landfall_files::Loaded;
-use landfall_kube::{Connection, Origin, SourceConfig, Sources, access};
+use landfall_kube::{Connection, CustomResources, Origin, SourceConfig, Sources, access};
 use landfall_model::ServiceKey;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::listener::Listener;
@@ -51,9 +51,9 @@ impl ClusterArgs {
         Ok(Connection::new(self.origin(), &agent).await?)
     }
 
-    /// Everything that the API server has about Services and what they need; `pools`: the
-    /// namespace of MetalLB's pools.
-    pub async fn load(&self, pools: &str) -> anyhow::Result<Loaded> {
+    /// Everything that the API server has about Services and what they need, with these custom
+    /// resources.
+    pub async fn load(&self, resources: &CustomResources) -> anyhow::Result<Loaded> {
         let connection = self.connect().await?;
         validate_rights(&connection).await?;
         let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
@@ -61,7 +61,7 @@ impl ClusterArgs {
         let sources = Sources::start(
             &connection,
             SourceConfig {
-                pool_namespace: Some(pools.to_owned()),
+                resources: resources.clone(),
                 ..SourceConfig::default()
             },
             sender,
@@ -100,13 +100,13 @@ impl ClusterArgs {
     /// The cluster as a view: what is specified and what was reported. Traffic and health are
     /// known to the instances that carry it, not to the API server.
     pub async fn view(&self, known: &Known) -> anyhow::Result<InstanceView> {
-        Ok(view(known, self.load(&known.pools).await?))
+        Ok(view(known, self.load(&known.resources).await?))
     }
 
     /// The Services as a Kubernetes `v1` `List`.
     pub async fn services_json(&self, known: &Known) -> anyhow::Result<serde_json::Value> {
         let mut world = World::default();
-        for fact in self.load(&known.pools).await?.facts {
+        for fact in self.load(&known.resources).await?.facts {
             world.apply(fact);
         }
         let ours = world.services().filter(|row| {
@@ -128,7 +128,7 @@ impl ClusterArgs {
         instances
             .learn_cluster(&self.connect().await?, &self.origin())
             .await?;
-        let loaded = self.load(instances.metallb_namespace()).await?;
+        let loaded = self.load(&instances.resources()).await?;
         let facts = loaded.facts.clone();
         let view = view(&Known::of(&instances), loaded);
         let found = view
@@ -157,8 +157,8 @@ pub struct Known {
     pub classes: Classes,
     /// In the order of the classes.
     pub abilities: Vec<ProviderProfile>,
-    /// The namespace of MetalLB's pools.
-    pub pools: String,
+    /// The custom resources that they read.
+    pub resources: CustomResources,
 }
 
 // === impl Known ===
@@ -171,7 +171,7 @@ impl Known {
         Self {
             classes: instances.classes(),
             abilities: abilities.collect(),
-            pools: instances.metallb_namespace().to_owned(),
+            resources: instances.resources(),
         }
     }
 
@@ -180,7 +180,7 @@ impl Known {
         Self {
             classes: instances::classes(config),
             abilities: instances::outline(config),
-            pools: config.metallb_namespace().to_owned(),
+            resources: instances::resources(config),
         }
     }
 }

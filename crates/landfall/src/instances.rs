@@ -9,11 +9,11 @@ use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::file::Config;
 use landfall_config::instance::Instance;
 use landfall_engine::Classes;
-use landfall_kube::{Connection, Origin};
+use landfall_kube::{Connection, CustomResources, Origin};
 use landfall_model::limits::Limits;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::reach::Setting;
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolRow, ResourceKind};
 
 use crate::backend::{self, Backend, Bounds, Disabled, Mode, Setup};
 use crate::cli::InstancesArgs;
@@ -107,9 +107,9 @@ impl Instances {
         }
     }
 
-    /// Where a cluster has MetalLB's `IPAddressPool` objects.
-    pub fn metallb_namespace(&self) -> &str {
-        self.config.metallb_namespace()
+    /// The custom resources that are read in a cluster.
+    pub fn resources(&self) -> CustomResources {
+        resources(&self.config)
     }
 
     /// The same in a process that may have so many listeners. In a cluster, a namespace gets half.
@@ -277,7 +277,35 @@ impl Instances {
 /// The instances of a configuration as classes.
 pub fn classes(config: &Config) -> Classes {
     let (names, default) = config.names();
-    Classes::new(names, default)
+    Classes::new(names, default).serving(config.class_names())
+}
+
+/// Returns the custom resources that the instances of a configuration read in a cluster. Address
+/// pools are always among them: no member may be an address that is given to Services.
+pub fn resources(config: &Config) -> CustomResources {
+    let profiles = outline(config);
+    let kinds = profiles.iter().flat_map(|it| it.resources);
+    CustomResources {
+        namespace: config.metallb_namespace().to_owned(),
+        kinds: kinds
+            .copied()
+            .chain([ResourceKind::IpAddressPool])
+            .collect(),
+    }
+}
+
+/// Returns the custom resources that the instances of a configuration read in a cluster. Address
+/// pools are always among them: no member may be an address that is given to Services.
+pub fn resources(config: &Config) -> CustomResources {
+    let profiles = outline(config);
+    let kinds = profiles.iter().flat_map(|it| it.resources);
+    CustomResources {
+        namespace: config.metallb_namespace().to_owned(),
+        kinds: kinds
+            .copied()
+            .chain([ResourceKind::IpAddressPool])
+            .collect(),
+    }
 }
 
 /// Returns what the instances of a configuration can do in a cluster, without reading the files

@@ -20,7 +20,7 @@ use landfall_files::{About, Snapshot, SnapshotFile, StateError};
 use landfall_kube::{Connection, access};
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::rows::{Fact, ResourceKind, ServiceRow};
 use landfall_model::status::ServiceStatus;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -258,6 +258,9 @@ fn facts_of(world: &World, services: &BTreeSet<ServiceKey>) -> Vec<Fact> {
     for pool in world.pools() {
         facts.push(Fact::Pool(pool.clone()));
     }
+    let resources = world.resources(&ResourceKind::ALL);
+    let others = resources.filter(|row| row.kind != ResourceKind::IpAddressPool);
+    facts.extend(others.cloned().map(Fact::Resource));
     for node in world.nodes() {
         facts.push(Fact::Node(node.clone()));
     }

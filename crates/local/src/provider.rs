@@ -197,7 +197,8 @@ impl Provider for Local {
 
     async fn observe(&self, want: &Intent) -> Result<Observed, ProviderError> {
         let members = self.look(&want.uid).0;
-        let state = self.state();
+        let mut state = self.state();
+        state.addressing.warm(Instant::now());
         Ok(Observed {
             addresses: state.addressing.observe(want),
             listeners: self.listeners.observed(&state, &want.uid),
@@ -219,7 +220,7 @@ impl Provider for Local {
         // next change of them is news.
         self.seen().remove(step.service());
         match step {
-            Step::Address(step) => self.state().addressing.apply(step),
+            Step::Address(step) => self.state().addressing.apply(step, Instant::now()),
             Step::Open {
                 uid,
                 service,
@@ -286,7 +287,9 @@ impl Provider for Local {
     }
 
     fn on_forgotten(&self, service: &Uid) {
-        self.state().addressing.on_forgotten(service);
+        self.state()
+            .addressing
+            .on_forgotten(service, Instant::now());
     }
 
     fn set_foreign_claims(&self, claims: &[Claim]) {

@@ -18,7 +18,7 @@ mod extensions;
 mod given;
 mod kubernetes;
 mod landfall;
-mod metallb;
+pub mod metallb;
 mod nodes;
 pub mod openstack;
 mod options;
@@ -37,7 +37,7 @@ pub use options::{
 pub use read::{GivenOption, Reading, Vocabulary, options, read};
 pub use reference::reference_page;
 pub use suggest::closest;
-pub use value::{Refusal, address, cidr, show_duration};
+pub use value::{Refusal, address, cidr, parse_duration, show_duration};
 
 use std::fmt;
 

@@ -5,7 +5,7 @@
 //! fact; the compiler names the places that turn the one into the other.
 
 use crate::ServiceKey;
-use crate::rows::Fact;
+use crate::rows::{Fact, ResourceKind};
 use crate::wire::SERVICE_NAME_LABEL;
 
 /// A kind of object, in the order in which facts are sent: what others depend on comes first.
@@ -13,8 +13,8 @@ use crate::wire::SERVICE_NAME_LABEL;
 pub enum ObjectKind {
     /// `Namespace`.
     Namespace,
-    /// `IPAddressPool` of MetalLB.
-    Pool,
+    /// A custom resource of MetalLB's API group.
+    Resource(ResourceKind),
     /// `Node`.
     Node,
     /// `Secret`.
@@ -34,6 +34,8 @@ pub struct WatchedKind {
     pub group: &'static str,
     /// The API version without the group.
     pub version: &'static str,
+    /// Another version that manifests may be written in.
+    pub older: Option<&'static str>,
     /// The plural in paths and permissions.
     pub resource: &'static str,
     /// The label that objects must have to be watched.
@@ -61,9 +63,14 @@ pub enum Watched {
 
 impl ObjectKind {
     /// All kinds.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
         Self::Namespace,
-        Self::Pool,
+        Self::Resource(ResourceKind::IpAddressPool),
+        Self::Resource(ResourceKind::L2Advertisement),
+        Self::Resource(ResourceKind::BgpAdvertisement),
+        Self::Resource(ResourceKind::Community),
+        Self::Resource(ResourceKind::BgpPeer),
+        Self::Resource(ResourceKind::BfdProfile),
         Self::Node,
         Self::Secret,
         Self::Slice,
@@ -76,14 +83,7 @@ impl ObjectKind {
             Self::Namespace => core("Namespace", "namespaces", |key| {
                 Fact::NamespaceGone(key.name().into())
             }),
-            Self::Pool => WatchedKind {
-                group: "metallb.io",
-                version: "v1beta1",
-                watched: Watched::OneNamespace,
-                ..core("IPAddressPool", "ipaddresspools", |key| {
-                    Fact::PoolGone(key.name().to_owned())
-                })
-            },
+            Self::Resource(kind) => resource(kind),
             Self::Node => core("Node", "nodes", |key| Fact::NodeGone(key.name().into())),
             Self::Secret => WatchedKind {
                 watched: Watched::Named,
@@ -105,6 +105,46 @@ impl ObjectKind {
     }
 }
 
+/// Returns the row of a custom resource.
+const fn resource(kind: ResourceKind) -> WatchedKind {
+    use ResourceKind as Of;
+    let row = match kind {
+        Of::IpAddressPool => core("IPAddressPool", "ipaddresspools", |key| {
+            Fact::PoolGone(key.name().to_owned())
+        }),
+        Of::L2Advertisement => core("L2Advertisement", "l2advertisements", |key| {
+            Fact::ResourceGone(Of::L2Advertisement, key.clone())
+        }),
+        Of::BgpAdvertisement => core("BGPAdvertisement", "bgpadvertisements", |key| {
+            Fact::ResourceGone(Of::BgpAdvertisement, key.clone())
+        }),
+        Of::Community => core("Community", "communities", |key| {
+            Fact::ResourceGone(Of::Community, key.clone())
+        }),
+        Of::BgpPeer => core("BGPPeer", "bgppeers", |key| {
+            Fact::ResourceGone(Of::BgpPeer, key.clone())
+        }),
+        Of::BfdProfile => core("BFDProfile", "bfdprofiles", |key| {
+            Fact::ResourceGone(Of::BfdProfile, key.clone())
+        }),
+    };
+    let (version, older) = match kind {
+        Of::BgpPeer => ("v1beta2", Some("v1beta1")),
+        Of::IpAddressPool
+        | Of::L2Advertisement
+        | Of::BgpAdvertisement
+        | Of::Community
+        | Of::BfdProfile => ("v1beta1", None),
+    };
+    WatchedKind {
+        group: "metallb.io",
+        version,
+        older,
+        watched: Watched::OneNamespace,
+        ..row
+    }
+}
+
 /// Returns the row of a kind of the core, of which all objects are watched.
 const fn core(
     name: &'static str,
@@ -115,6 +155,7 @@ const fn core(
         name,
         group: "",
         version: "v1",
+        older: None,
         resource,
         label: None,
         verbs: &["list", "watch"],
@@ -128,9 +169,19 @@ const fn core(
 impl WatchedKind {
     /// Returns what stands in `apiVersion`.
     pub fn api_version(&self) -> String {
+        self.in_group(self.version)
+    }
+
+    /// Returns whether objects with this `apiVersion` are read.
+    pub fn reads_version(&self, api_version: &str) -> bool {
+        let mut versions = [self.version].into_iter().chain(self.older);
+        versions.any(|version| self.in_group(version) == api_version)
+    }
+
+    fn in_group(&self, version: &str) -> String {
         match self.group {
-            "" => self.version.to_owned(),
-            group => format!("{group}/{}", self.version),
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
         }
     }
 
@@ -172,12 +223,33 @@ mod tests {
     fn paths_are_those_of_the_api_server() {
         assert_eq!(ObjectKind::Service.row().path(None), "/api/v1/services");
         assert_eq!(
-            ObjectKind::Pool.row().path(Some("metallb-system")),
+            ObjectKind::Resource(ResourceKind::IpAddressPool)
+                .row()
+                .path(Some("metallb-system")),
             "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools"
         );
         let slices = ObjectKind::Slice.row();
         assert_eq!(slices.api_version(), "discovery.k8s.io/v1");
         assert_eq!(slices.full_resource(), "endpointslices.discovery.k8s.io");
+    }
+
+    #[test]
+    fn a_resource_of_each_kind_is_gone_by_its_own_fact_and_only_peers_have_an_older_version() {
+        let key = ServiceKey::new("metallb-system", "edge");
+        for kind in ResourceKind::ALL {
+            let row = ObjectKind::Resource(kind).row();
+            match (row.gone)(&key) {
+                Fact::PoolGone(name) => {
+                    assert_eq!((kind, &*name), (ResourceKind::IpAddressPool, "edge"));
+                }
+                Fact::ResourceGone(of, gone) => assert_eq!((of, &gone), (kind, &key)),
+                other => panic!("{other:?}"),
+            }
+            assert!(row.reads_version(&row.api_version()));
+            let older = row.reads_version("metallb.io/v1beta1") && row.version != "v1beta1";
+            assert_eq!(older, kind == ResourceKind::BgpPeer);
+            assert!(!row.reads_version("metallb.io/v1beta9") && !row.reads_version("v1beta1"));
+        }
     }
 
     #[test]

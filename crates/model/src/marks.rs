@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::dialect::DIALECTS;
+use crate::dialect::metallb::ALLOCATED_FROM_POOL;
 use crate::status::{RECORD, RECORD_OF_GIVEN, STATE_ANNOTATIONS};
 
 /// Returns the annotations that Landfall writes, all of them.
@@ -18,10 +19,16 @@ pub fn marks_of(annotations: &BTreeMap<String, String>) -> BTreeMap<String, Stri
     let given = record.is_some_and(|record| record.ends_with(RECORD_OF_GIVEN));
     let is_given = |key: &str| DIALECTS.iter().any(|it| it.given_mark == Some(key));
     managed_annotations()
-        .filter(|key| record.is_some() || STATE_ANNOTATIONS.contains(key))
+        .filter(|key| record.is_some() || is_ours(key))
         .filter(|key| !(given && is_given(key)))
         .filter_map(|key| Some((key.to_owned(), annotations.get(key)?.clone())))
         .collect()
+}
+
+/// Whether an annotation is ours on a Service that is ours, without a record. The name of the pool
+/// is what MetalLB's controller left there, or what we wrote in its place.
+fn is_ours(key: &str) -> bool {
+    STATE_ANNOTATIONS.contains(&key) || key == ALLOCATED_FROM_POOL
 }
 
 #[cfg(test)]
@@ -49,6 +56,12 @@ mod tests {
         let others = [(LOAD_BALANCER_ID, "lb-1"), (LOAD_BALANCER_ADDRESS, "::1")];
         assert_eq!(marks(&others), []);
         assert_eq!(marks(&[]), []);
+    }
+
+    #[test]
+    fn the_name_of_the_pool_is_replaced_whichever_controller_wrote_it() {
+        let note = [(ALLOCATED_FROM_POOL, "public")];
+        assert_eq!(marks(&note), owned(&note));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::json;
 /// Ordered steps toward one Service's intent. Equal states give an empty plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<S> {
-    /// To be applied in this order; a failed step ends the pass.
+    /// To be applied in this order; a failed step ends the reconcile.
     pub steps: Vec<Planned<S>>,
     /// What has to end outside before more can be planned.
     pub waits: Vec<Wait>,
@@ -31,7 +31,7 @@ pub struct Planned<S> {
     pub claims: bool,
 }
 
-/// An object outside that is busy. A pass applies the steps, and is then taken up again when
+/// An object outside that is busy. A reconcile applies the steps, and is then taken up again when
 /// [`Provider::on_waiting`](crate::provider::Provider::on_waiting) says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {

@@ -20,7 +20,7 @@ use crate::option::OptionId;
 use crate::plan::{Plan, Wait};
 use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
-use crate::rows::PoolRow;
+use crate::rows::{PoolRow, ResourceKind, ResourceRow};
 use crate::status::{HELD_ADDRESSES, IngressAddress};
 use crate::view::{ListenerView, PoolView};
 
@@ -56,8 +56,8 @@ pub trait Provider: Send + Sync + 'static {
     /// What can be said of a Service in the observed state.
     fn status(&self, want: &Intent, have: &Self::Observed) -> ProviderStatus;
 
-    /// Called before the first pass with every claim that is on record. What a Service holds is
-    /// known before anything is given to another. Called later for a Service that comes to this
+    /// Called before the first reconcile with every claim that is on record. What a Service holds
+    /// is known before anything is given to another. Called later for a Service that comes to this
     /// instance with addresses. Providers whose cloud remembers need nothing here.
     fn restore_claims(&self, _claims: &[Claim]) {}
 
@@ -90,9 +90,9 @@ pub trait Provider: Send + Sync + 'static {
     /// from pools need nothing here.
     fn set_foreign_claims(&self, _claims: &[Claim]) {}
 
-    /// Called when passes are made again after a time in which this process might not write: the
-    /// outside may not be as it is remembered. `others_led`: another process may have claimed and
-    /// released meanwhile, so no claim is believed; those on record follow next, by
+    /// Called when reconciles are made again after a time in which this process might not write:
+    /// the outside may not be as it is remembered. `others_led`: another process may have claimed
+    /// and released meanwhile, so no claim is believed; those on record follow next, by
     /// [`Self::restore_claims`]. What serves goes on serving.
     fn invalidate_caches(&self, _others_led: bool) {}
 
@@ -103,10 +103,18 @@ pub trait Provider: Send + Sync + 'static {
         async {}
     }
 
-    /// Called before the first pass and whenever the address pools change, with all of them.
+    /// Called before the first reconcile and whenever the address pools change, with all of them.
     /// Returns what is wrong with them; then the pools from before stay in force. Providers that
     /// take no addresses from pools need nothing here.
     fn set_pools(&self, _pools: &[Arc<PoolRow>]) -> Vec<Reason> {
+        Vec::new()
+    }
+
+    /// Called before the first pass and whenever they change, before
+    /// [`set_pools_incomplete`](Self::set_pools_incomplete): all custom resources of the kinds that
+    /// [`ProviderProfile::resources`] names, in that order and then by key. Returns what is wrong
+    /// with them.
+    fn set_resources(&self, _resources: &[Arc<ResourceRow>]) -> Vec<Reason> {
         Vec::new()
     }
 
@@ -162,12 +170,13 @@ pub enum Applied {
     /// else is done, because the status is the durable record of the claim. Then
     /// [`Provider::on_recorded`] is called.
     Addressed(Published),
-    /// The provider works on it. The pass ends, and is taken up again when it may have finished.
+    /// The provider works on it. The reconcile ends, and is taken up again when it may have
+    /// finished.
     Busy {
         /// When to look again.
         after: Duration,
     },
-    /// Nothing was done, because it is not time for it yet. The pass ends as with `Busy`.
+    /// Nothing was done, because it is not time for it yet. The reconcile ends as with `Busy`.
     Later {
         /// When to look again.
         after: Duration,
@@ -191,15 +200,15 @@ pub struct ProviderError {
     pub reason: Reason,
     /// What the engine does about it.
     pub retry: Retry,
-    /// How much of the pass it spoils.
+    /// How much of the reconcile it spoils.
     pub scope: Scope,
 }
 
-/// How much of a pass a failed step spoils.
+/// How much of a reconcile a failed step spoils.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The steps after it rest on it.
-    Pass,
+    Reconcile,
     /// Only this step; the others are tried.
     Step,
 }
@@ -228,8 +237,10 @@ pub struct ProviderProfile {
     pub vocabulary: Vocabulary,
     /// Whether it gives addresses out of pools.
     pub takes_pools: bool,
-    /// Whether its steps call nothing outside of this process, so that passes wait for nothing but
-    /// the record.
+    /// The kinds of custom resources that it reads: the process watches no others.
+    pub resources: &'static [ResourceKind],
+    /// Whether its steps call nothing outside of this process, so that reconciles wait for nothing
+    /// but the record.
     pub immediate: bool,
     /// The annotations in [`ProviderStatus::marks`] that it keeps. Others' stay as they are.
     pub marks: &'static [&'static str],
@@ -303,6 +314,7 @@ impl Default for ProviderProfile {
             target: Target::default(),
             vocabulary: Vocabulary::default(),
             takes_pools: false,
+            resources: &[],
             immediate: false,
             marks: &[],
             predecessor_mark: None,
@@ -348,7 +360,7 @@ impl ProviderError {
         Self {
             reason: Reason::error(Code::ProviderFailed, message),
             retry: Retry::Backoff,
-            scope: Scope::Pass,
+            scope: Scope::Reconcile,
         }
     }
 
@@ -357,7 +369,7 @@ impl ProviderError {
         Self {
             reason,
             retry: Retry::OnChange,
-            scope: Scope::Pass,
+            scope: Scope::Reconcile,
         }
     }
 
@@ -366,7 +378,7 @@ impl ProviderError {
         Self {
             reason,
             retry: Retry::Now,
-            scope: Scope::Pass,
+            scope: Scope::Reconcile,
         }
     }
 }

@@ -140,6 +140,9 @@ codes! {
     PoolNotAllowed,
     /// The definition of an address pool is invalid.
     InvalidPool,
+    /// A resource of group `metallb.io` is invalid, contradicts another one, or names one that does
+    /// not exist.
+    InvalidResource,
     /// No address pool is configured.
     NoPools,
     /// Address pools may be missing, because a source can't be read; until it can, no Service
@@ -173,6 +176,8 @@ codes! {
     FloatingIpInUse,
     /// Source ranges are set, and the provider can't enforce them.
     SourceRangesNotEnforced,
+    /// No node announces the address, because no advertisement applies to it.
+    NotAnnounced,
     /// The Service has no endpoint, so it has no member.
     NoEndpoints,
     /// The Service has endpoints, and none is ready.

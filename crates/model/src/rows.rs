@@ -6,6 +6,7 @@
 
 mod bytes;
 mod packed;
+mod resource;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,6 +24,7 @@ use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
 pub use packed::{OwnershipFields, PackedService, PackedSlice};
+pub use resource::{ResourceKind, ResourceRow};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]
@@ -252,7 +254,7 @@ pub const METALLB_NAMESPACE: &str = "metallb-system";
 
 /// An address pool (`metallb.io/v1beta1` `IPAddressPool`, or a pool given on the command line), as
 /// written: the allocator parses and validates it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolRow {
     /// Its name.
     pub name: String,
@@ -270,10 +272,21 @@ pub struct PoolRow {
     pub share_across_namespaces: bool,
     /// How many addresses of each family the Services of one namespace may hold.
     pub addresses_per_namespace: Option<u32>,
+    /// Whether it gives out no address any more.
+    pub disabled: bool,
+    /// For how long an address that a Service gave up is given to no other one.
+    pub cool_down: Option<Duration>,
+    /// Addresses, prefixes and ranges that do not belong to it although `addresses` has them.
+    pub excluded: Vec<String>,
+    /// Addresses, prefixes and ranges that only some Services get, each with a namespace or
+    /// `NAMESPACE/NAME`.
+    pub reserved: Vec<(String, String)>,
     /// `spec.serviceAllocation`.
     pub allocation: Option<PoolAllocation>,
     /// Whose word it is.
     pub origin: PoolOrigin,
+    /// The whole object, for providers that read more of it than what is above.
+    pub resource: Option<Arc<ResourceRow>>,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
 }
@@ -344,6 +357,10 @@ pub enum Fact {
     Pool(Arc<PoolRow>),
     /// An address pool of the source is gone.
     PoolGone(String),
+    /// A custom resource of another kind than address pools appeared or changed.
+    Resource(Arc<ResourceRow>),
+    /// Such a resource is gone.
+    ResourceGone(ResourceKind, ServiceKey),
     /// Whether pools may be missing because the named part of a source can't be read. As long as
     /// some may be, no Service leaves an address that is in no known pool.
     PoolsIncomplete {

@@ -278,13 +278,14 @@ pub struct ResourcesView {
 pub struct MetricsView {
     /// How long each reconcile of a Service took, in seconds.
     pub reconcile_seconds: HistogramView,
-    /// Passes by outcome: `settled`, `busy`, `refused`, `failed`, `stuck`, ... A small, fixed set.
-    pub passes: BTreeMap<String, u64>,
+    /// Reconciles by outcome: `settled`, `busy`, `refused`, `failed`, `stuck`, ... A small, fixed
+    /// set.
+    pub reconciles: BTreeMap<String, u64>,
     /// Steps that were carried out, by kind: `listen`, `assign`, ... A small, fixed set.
     pub steps: BTreeMap<String, u64>,
     /// Steps that failed, by kind.
     pub failed_steps: BTreeMap<String, u64>,
-    /// Services that wait for a pass now.
+    /// Services that wait for a reconcile now.
     pub queued: u64,
     /// Events that were aggregated into the count of another one.
     #[serde(default)]

@@ -28,6 +28,7 @@ mod names;
 mod node;
 mod pool;
 mod print;
+mod resource;
 mod secret;
 mod service;
 mod slice;
@@ -47,6 +48,7 @@ pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,
 };
 pub use print::{PrintedService, printed_service, service_list, service_to_json};
+pub use resource::Resource;
 pub use secret::{Secret, TLS_SECRET_TYPE};
 pub use service::{
     ClientIpConfig, IntOrText, Service, ServicePortShape, ServiceSpec, SessionAffinityConfig,

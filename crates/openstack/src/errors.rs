@@ -45,7 +45,7 @@ pub(crate) fn failure(error: &ApiError) -> ProviderError {
     ProviderError {
         reason: Reason::error(code, error.without_id()).remedy(remedy),
         retry: error.retry(),
-        scope: Scope::Pass,
+        scope: Scope::Reconcile,
     }
 }
 

@@ -80,6 +80,7 @@ impl Settings {
             udp_timeouts: true,
             keeps_unset: true,
             takes_pools: false,
+            resources: &[],
             immediate: false,
             marks: &[RECORD, LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS],
             support,

@@ -25,7 +25,7 @@ use crate::access_log::AccessLog;
 use crate::budget::{Budget, Pressure, units};
 use crate::changes::Changes;
 use crate::counters::ListenerTotals;
-use crate::engine::{Command, Room};
+use crate::engine::{Capacity, Command};
 use crate::identity::{ListenerId, Owner};
 use crate::listener::{Change, ListenError, ListenerConfig, ListenerState};
 use crate::monitor::{Counts, Monitors};
@@ -134,12 +134,12 @@ impl Proxy {
         let ports = u32::from(last) - u32::from(first) + 1;
         let memory = config.memory.unwrap_or_else(units::of_process);
         let budget = Budget::with_memory(files, ports / 2, memory);
-        let room = Room {
+        let capacity = Capacity {
             // Half of it for pipes of two ends, half for spare sockets of two families.
             pipes: budget.division().pipes as usize / 4 / workers,
             spares: budget.division().pipes as usize / 4 / workers,
         };
-        let workers = (0..workers.get()).map(|index| Worker::start(index, room));
+        let workers = (0..workers.get()).map(|index| Worker::start(index, capacity));
         let workers = workers.collect::<io::Result<Vec<_>>>()?;
         let stop = CancellationToken::new();
         let runtime = Handle::current();

@@ -1,6 +1,6 @@
 //! Bytes between a client and a member where TLS of either ends here. As the engine does for plain
-//! connections: buffers are used only while there are bytes, ends are passed on one way at a time,
-//! and a side that is silent and takes nothing for too long ends the connection.
+//! connections: buffers are used only while there are bytes, ends are passed on one direction at a
+//! time, and a side that is silent and takes nothing for too long ends the connection.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,19 +18,19 @@ use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
 
-/// Size of the room that all connections of a thread read into.
-const ROOM: usize = 64 * 1024;
+/// Size of the buffer that all connections of a thread read into.
+const BUFFER_SIZE: usize = 64 * 1024;
 
-/// How often one way may read before others have their turn.
+/// How often one direction may read before others have their turn.
 const ROUNDS: usize = 8;
 
 thread_local! {
     static SHARED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One way of a connection.
+/// One direction of a connection.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     held: Vec<u8>,
     taken: usize,
     moved: u64,
@@ -76,8 +76,8 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
     lease: &Lease,
     mut note: Option<Box<Note>>,
 ) {
-    let mut inward = Way::default();
-    let mut outward = Way::default();
+    let mut inward = Direction::default();
+    let mut outward = Direction::default();
     let timeouts = config.listener.timeouts;
     let mut silence = Silence {
         client: Instant::now(),
@@ -142,7 +142,7 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
 // === impl Silence ===
 
 impl Silence {
-    fn deadline(&self, inward: &Way, outward: &Way) -> Instant {
+    fn deadline(&self, inward: &Direction, outward: &Direction) -> Instant {
         let client = self.client + self.client_idle;
         let member = self.member + self.member_idle;
         match (inward.closed, outward.closed) {
@@ -153,9 +153,9 @@ impl Silence {
     }
 }
 
-// === impl Way ===
+// === impl Direction ===
 
-impl Way {
+impl Direction {
     /// Whether there are bytes that their receiver has not taken.
     fn holds_some(&self) -> bool {
         self.taken < self.held.len()
@@ -177,9 +177,9 @@ impl Way {
                 self.closed = true;
                 return Poll::Ready(Ok(()));
             }
-            let read = SHARED.with_borrow_mut(|room| {
-                room.resize(ROOM, 0);
-                self.poll_copy(cx, from, to, room)
+            let read = SHARED.with_borrow_mut(|buffer| {
+                buffer.resize(BUFFER_SIZE, 0);
+                self.poll_copy(cx, from, to, buffer)
             });
             match read {
                 Poll::Ready(result) => result?,
@@ -222,21 +222,21 @@ impl Way {
         cx: &mut Context<'_>,
         from: &mut R,
         to: &mut W,
-        room: &mut [u8],
+        buffer: &mut [u8],
     ) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        let mut room = ReadBuf::new(room);
-        match ready!(Pin::new(from).poll_read(cx, &mut room)) {
+        let mut buffer = ReadBuf::new(buffer);
+        match ready!(Pin::new(from).poll_read(cx, &mut buffer)) {
             Ok(()) => {}
             // A client that leaves without the closure alert (RFC 8446 section 6.1) has ended as
             // well: many do, and the bytes inside show members where their messages end.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => return Poll::Ready(Err(error)),
         }
-        let bytes = room.filled();
+        let bytes = buffer.filled();
         if bytes.is_empty() {
             self.ended = true;
             return Poll::Ready(Ok(()));

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
 use crate::counters;
-use crate::engine::{Command, Engine, Room};
+use crate::engine::{Capacity, Command, Engine};
 
 /// How many commands may wait. The control plane waits for its turn beyond that.
 const COMMANDS: usize = 256;
@@ -34,7 +34,7 @@ pub(crate) struct WorkerGone;
 
 impl Worker {
     /// Starts the worker with this number; it may hold so much.
-    pub(crate) fn start(index: usize, room: Room) -> io::Result<Self> {
+    pub(crate) fn start(index: usize, capacity: Capacity) -> io::Result<Self> {
         let (commands, receiver) = mpsc::channel(COMMANDS);
         let resume = commands.clone();
         let runtime = Builder::new_current_thread()
@@ -44,7 +44,7 @@ impl Worker {
         let tasks = TaskTracker::new();
         let engine = {
             let _inside = runtime.enter();
-            Engine::new(receiver, resume, tasks.clone(), room)?
+            Engine::new(receiver, resume, tasks.clone(), capacity)?
         };
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))

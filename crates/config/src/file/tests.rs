@@ -40,6 +40,40 @@ fn pools_of_metallb_are_where_it_is_installed() {
 }
 
 #[test]
+fn further_classes_of_an_instance_are_qualified_names_outside_of_our_domain_and_listed_once() {
+    let with = |first: &str, second: &str| {
+        parse(
+            "landfall.yaml",
+            &format!(
+                "instances:\n- {{name: a, provider: metal, classNames: [{first}]}}\n\
+                 - {{name: b, provider: local, classNames: [{second}]}}\n"
+            ),
+        )
+    };
+    let config = with("metallb, example.org/x", "").unwrap();
+    let names = vec![
+        vec!["metallb".to_owned(), "example.org/x".to_owned()],
+        vec![],
+    ];
+    assert_eq!(config.class_names(), names);
+    for (first, second, key) in [
+        ("landfall.dev/a", "", "instances[0].classNames[0]"),
+        ("metallb, metallb", "", "instances[0].classNames[1]"),
+        ("metallb", "metallb", "instances[1].classNames[0]"),
+        ("'no class'", "", "instances[0].classNames[0]"),
+        ("''", "", "instances[0].classNames[0]"),
+        ("-x", "", "instances[0].classNames[0]"),
+        ("Example.org/x", "", "instances[0].classNames[0]"),
+    ] {
+        let error = with(first, second).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("landfall.yaml: {key}: ")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn instances_and_their_pools_are_read() {
     let config = parse("landfall.yaml", GOOD).unwrap();
     assert_eq!(

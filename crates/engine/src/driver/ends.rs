@@ -1,4 +1,5 @@
-//! Ends of passes: what is remembered of one, what follows, and which Services may be served now.
+//! Ends of reconciles: what is remembered of one, what follows, and which Services may be served
+//! now.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,24 +15,24 @@ use super::{Engine, clock, waiting};
 use crate::backoff::Backoff;
 use crate::held::addresses as on_record;
 use crate::instance::{InstanceId, Owners};
-use crate::pass::{Job, Outcome, PassEnd, Writing};
+use crate::reconcile::{Job, Outcome, ReconcileEnd, Writing};
 use crate::report::Report;
 
-/// A pass that goes on.
+/// A reconcile that goes on.
 #[derive(Debug)]
 pub(super) struct Running {
     key: ServiceKey,
     /// The instances that it asks.
     owners: Owners,
-    /// How often those that wait for the first of them had been called when the pass began.
+    /// How often those that wait for the first of them had been called when the reconcile began.
     calls: u64,
-    /// The Service as it was when the pass began.
+    /// The Service as it was when the reconcile began.
     row: Option<Arc<ServiceRow>>,
     addresses: Vec<IpAddr>,
     holds: Option<Holds>,
 }
 
-/// Delay after a pass whose basis has changed meanwhile: the fact arrives soon.
+/// Delay after a reconcile whose basis has changed meanwhile: the fact arrives soon.
 const CONFLICTS: Backoff = Backoff {
     first: Duration::from_millis(50),
     longest: Duration::from_secs(30),
@@ -63,7 +64,7 @@ impl Running {
 impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn take_end(
         &mut self,
-        end: Result<(task::Id, (Duration, PassEnd)), task::JoinError>,
+        end: Result<(task::Id, (Duration, ReconcileEnd)), task::JoinError>,
     ) {
         let id = end.as_ref().map_or_else(task::JoinError::id, |(id, _)| *id);
         let Some(mut ran) = self.running.remove(&id) else {
@@ -82,7 +83,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
         };
         let now = clock();
-        self.handle.metrics.pass(took, end.outcome.as_str());
+        self.handle.metrics.reconcile(took, end.outcome.as_str());
         if let Outcome::Paused(pause) = end.outcome {
             self.queue.hold(&key, pause, now);
         }
@@ -122,7 +123,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Decides when the next pass is due.
+    /// Decides when the next reconcile is due.
     fn follow_outcome(&mut self, key: &ServiceKey, outcome: Outcome, now: Instant) {
         let Some(tracked) = self.tracked.get_mut(key) else {
             return;
@@ -158,7 +159,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Takes in that nothing is left of a Service with the instances that were asked. `unwritten`:
-    /// the pass wrote nothing to the Service. Returns whether the Service is not tracked any more.
+    /// the reconcile wrote nothing to the Service. Returns whether the Service is not tracked any
+    /// more.
     fn take_removal(&mut self, key: &ServiceKey, unwritten: bool) -> bool {
         self.retries.reset(key);
         let Some(tracked) = self.tracked.get_mut(key) else {
@@ -195,11 +197,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
         true
     }
 
-    /// Remembers what the pass wrote over what `row` says.
+    /// Remembers what the reconcile wrote over what `row` says.
     fn take_writing(
         &mut self,
         key: &ServiceKey,
-        end: &mut PassEnd,
+        end: &mut ReconcileEnd,
         row: Option<&ServiceRow>,
         now: Instant,
     ) {
@@ -228,15 +230,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Whether a pass has given something back that another Service may wait for.
-    fn gives_back(&mut self, ran: &mut Running, end: &PassEnd) -> bool {
+    /// Whether a reconcile has given something back that another Service may wait for.
+    fn gives_back(&mut self, ran: &mut Running, end: &ReconcileEnd) -> bool {
         if end.outcome == Outcome::Removed {
             return true;
         }
         let kept = on_record(&end.status);
         let mut gives_back = ran.addresses.iter().any(|it| !kept.contains(it));
         if let Some(tracked) = self.tracked.get_mut(&ran.key) {
-            // An address is free once no record names it, which may take more passes than one.
+            // An address is free once no record names it, which may take more reconciles than one.
             tracked.gave_up |= gives_back;
         }
         // Also one that is refused may have given something up.
@@ -257,13 +259,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// Puts a Service that was refused what another one holds in line, and takes out one that was
     /// not.
-    fn line_up(&mut self, ran: &Running, end: &PassEnd) {
+    fn line_up(&mut self, ran: &Running, end: &ReconcileEnd) {
         let instance = ran.owners.first;
         match end.outcome {
             Outcome::Refused | Outcome::Failed if waiting::waits(&end.reasons) => {
                 self.waiting.join(&ran.key, instance);
                 if self.waiting.calls(instance) != ran.calls {
-                    // What was given back while the pass ran may have come too late for it.
+                    // What was given back while the reconcile ran may have come too late for it.
                     let rest = self.rest(&ran.key, clock()).unwrap_or_default();
                     self.queue.push_after(&ran.key, rest, clock());
                 }

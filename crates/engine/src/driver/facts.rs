@@ -5,7 +5,7 @@ use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
 use landfall_model::rows::Fact;
 
-use super::history::PassHistory;
+use super::history::ReconcileHistory;
 use super::self_updates::SelfUpdate;
 use super::{Engine, clock, problems};
 use crate::report::Report;
@@ -41,6 +41,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 (Affected::All, _) => concerns_all = true,
                 (Affected::Pools, _) => self.pools.push(now),
+                (Affected::Resources, _) => self.note_resources(now),
             }
         }
         if concerns_all {
@@ -58,15 +59,20 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// a change that is in progress, are not disturbed, and what has just failed is delayed for a
     /// moment: nodes may come and go every second.
     pub(super) fn push_all(&mut self) {
-        let now = clock();
-        let ours: Vec<ServiceKey> = self
+        let keys: Vec<ServiceKey> = self
             .world
             .keys()
             .filter(|it| self.is_relevant(it))
             .collect();
-        for key in &ours {
+        self.push_gently(&keys);
+    }
+
+    /// Queues Services as [`push_all`](Self::push_all) does.
+    pub(super) fn push_gently(&mut self, keys: &[ServiceKey]) {
+        let now = clock();
+        for key in keys {
             let history = self.tracked.get(key).map(|tracked| &tracked.history);
-            if history.is_some_and(PassHistory::is_under_way) {
+            if history.is_some_and(ReconcileHistory::is_under_way) {
                 self.queue.push_unless_due(key);
                 continue;
             }

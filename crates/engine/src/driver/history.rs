@@ -1,4 +1,4 @@
-//! How the last passes of a Service went, and what it keeps others from having.
+//! How the last reconciles of a Service went, and what it keeps others from having.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
@@ -7,15 +7,15 @@ use landfall_model::intent::Intent;
 use landfall_model::listener::ListenerKey;
 
 use super::status_conflicts::StatusConflicts;
-use crate::pass::{Job, Outcome};
 use crate::progress::Progress;
+use crate::reconcile::{Job, Outcome};
 
-/// The history of the last passes of a Service.
+/// The history of the last reconciles of a Service.
 #[derive(Debug, Default)]
-pub(super) struct PassHistory {
+pub(super) struct ReconcileHistory {
     /// The last end, and when it was.
     pub(super) last: Option<(Outcome, Instant)>,
-    /// Passes in a row that rested on something that had changed.
+    /// Reconciles in a row that rested on something that had changed.
     pub(super) conflicts: u32,
     /// Whether it is not known if the last status was written.
     pub(super) unsure: bool,
@@ -33,10 +33,10 @@ pub(super) struct Holds {
     terms: u64,
 }
 
-// === impl PassHistory ===
+// === impl ReconcileHistory ===
 
-impl PassHistory {
-    /// Hands a pass what it has to know of those before it.
+impl ReconcileHistory {
+    /// Hands a reconcile what it has to know of those before it.
     pub(super) fn begin(&mut self, job: &mut Job, now: Instant) {
         self.status_conflicts.review(now);
         job.progress = self.progress.clone().at(now);

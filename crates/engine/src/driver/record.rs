@@ -1,4 +1,4 @@
-//! What is on record when passes begin: the claims, and the Services that are to be handled.
+//! What is on record when reconciles begin: the claims, and the Services that are to be handled.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::select::Ownership;
 use crate::store::Record;
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Loads every claim on record before the first pass, and marks what has to be handled
+    /// Loads every claim on record before the first reconcile, and marks what has to be handled
     /// before this instance is ready.
     pub(super) fn restore_claims(&mut self) {
         // Unpacking a row costs more than all that is asked of it here.

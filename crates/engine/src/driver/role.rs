@@ -11,8 +11,8 @@ use crate::queue::Queue;
 use crate::report::Report;
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Makes passes only while this replica leads. `inherits`: the providers hold something from
-    /// before this engine, which stays until this replica leads, or another one serves.
+    /// Makes reconciles only while this replica leads. `inherits`: the providers hold something
+    /// from before this engine, which stays until this replica leads, or another one serves.
     #[must_use]
     pub fn led_by(mut self, mut role: watch::Receiver<Role>, inherits: bool) -> Self {
         // The election may have been decided before there was an engine.
@@ -22,7 +22,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self
     }
 
-    /// Makes passes in a term only after [`Fact::Current`] has arrived: until then facts may be
+    /// Makes reconciles in a term only after [`Fact::Current`] has arrived: until then facts may be
     /// from before the last writes of the replica that led before.
     ///
     /// [`Fact::Current`]: landfall_model::rows::Fact::Current
@@ -60,6 +60,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.at_work = true;
         self.pools.clear();
+        self.resources.clear();
         let before = self.term.replace(term);
         self.set_pools();
         if before.is_some() {
@@ -86,14 +87,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Makes no more passes, and leaves everything as it is: what is served goes on being served.
+    /// Makes no more reconciles, and leaves everything as it is: what is served goes on being
+    /// served.
     fn pause(&mut self) {
         if !self.at_work {
             return;
         }
         tracing::warn!("this replica may not write any more; it keeps serving");
         self.at_work = false;
-        self.passes.abort_all();
+        self.reconciles.abort_all();
         self.handle.store.write(|pages| pages.at_work = false);
     }
 
@@ -104,7 +106,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             return;
         }
         // They were broken off, so they end at once.
-        while self.passes.join_next().await.is_some() {}
+        while self.reconciles.join_next().await.is_some() {}
         self.running.clear();
         self.received.clear();
         self.queue = Queue::new(&slots(

@@ -36,7 +36,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Takes in a fact about a Service that may repeat only our own write. Requests a
-    /// pass if it is not.
+    /// reconcile if it is not.
     pub(super) fn receive(&mut self, key: &ServiceKey) {
         if self.queue.is_running(key) {
             self.received.insert(key.clone());
@@ -63,7 +63,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Takes in, after a pass, the facts that arrived while it ran.
+    /// Takes in, after a reconcile, the facts that arrived while it ran.
     pub(super) fn take_received(&mut self, key: &ServiceKey) {
         let (row, said) = (self.world.service(key), self.said(key));
         let (Some(row), Some(tracked)) = (row, self.tracked.get_mut(key)) else {
@@ -77,7 +77,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// What the status says as the last pass left it.
+    /// What the status says as the last reconcile left it.
     fn said(&self, key: &ServiceKey) -> Option<ServiceStatus> {
         self.handle.store.read(|pages| {
             let record = pages.records.get(key)?;
@@ -100,7 +100,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let status_conflicts = &mut tracked.history.status_conflicts;
         let was_fight = status_conflicts.wait(now).is_some();
         if status_conflicts.rewritten(&said, now) || !was_fight {
-            // The first pass in a conflict reports it.
+            // The first reconcile in a conflict reports it.
             self.queue.push_after(key, self.config.debounce, now);
         } else if let Some(wait) = status_conflicts.wait(now) {
             self.queue.push_after(key, wait, now);

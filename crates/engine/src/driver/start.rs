@@ -1,4 +1,4 @@
-//! Starting passes: those that are due and have a slot.
+//! Starting reconciles: those that are due and have a slot.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -9,9 +9,9 @@ use landfall_model::provider::Provider;
 
 use super::ends::Running;
 use super::tracked::Tracked;
-use super::{Engine, EngineConfig, PASS_LIMIT, WorkItem, clock};
+use super::{Engine, EngineConfig, RECONCILE_LIMIT, WorkItem, clock};
 use crate::instance::InstanceId;
-use crate::pass::{Job, Outcome, Pass, PassEnd};
+use crate::reconcile::{Job, Outcome, Reconcile, ReconcileEnd};
 use crate::report::Report;
 use crate::select::{Classes, Ownership};
 use crate::store::Record;
@@ -59,29 +59,29 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.note_start(&job, owners.first);
         let calls = self.waiting.calls(owners.first);
         let running = Running::new(key, owners, calls, &job);
-        let task = self.passes.spawn(async move {
+        let task = self.reconciles.spawn(async move {
             let started = clock();
             let end = {
-                let passes = pin!(async {
+                let reconciles = pin!(async {
                     let mut end = None;
                     for (position, provider) in providers.iter().enumerate() {
-                        let pass = Pass {
+                        let reconcile = Reconcile {
                             provider: &**provider,
                             reporter: &*reporter,
                             metrics: &metrics,
                             now,
                         };
                         job.releases_finalizer = position + 1 == providers.len();
-                        let ended = end.insert(pass.run(&job).await);
+                        let ended = end.insert(reconcile.run(&job).await);
                         if ended.outcome != Outcome::Removed {
                             break;
                         }
                     }
-                    end.unwrap_or_else(|| PassEnd::nothing(&job))
+                    end.unwrap_or_else(|| ReconcileEnd::nothing(&job))
                 });
-                tokio::time::timeout(PASS_LIMIT, passes).await
+                tokio::time::timeout(RECONCILE_LIMIT, reconciles).await
             };
-            let end = end.unwrap_or_else(|_| PassEnd::broken_off(&job, PASS_LIMIT));
+            let end = end.unwrap_or_else(|_| ReconcileEnd::broken_off(&job, RECONCILE_LIMIT));
             (started.elapsed(), end)
         });
         self.running.insert(task.id(), running);
@@ -119,7 +119,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 }
 
-/// Passes at the same time: of each instance, and of removals that ask several.
+/// Reconciles at the same time: of each instance, and of removals that ask several.
 pub(super) fn slots<P: Provider, R: Report>(
     config: &EngineConfig,
     providers: &[Arc<P>],
@@ -136,7 +136,7 @@ pub(super) fn slots<P: Provider, R: Report>(
     providers.iter().map(of).chain(several).collect()
 }
 
-/// Whose slots a pass of a Service takes: those of the instance that holds something of it, or
+/// Whose slots a reconcile of a Service takes: those of the instance that holds something of it, or
 /// that it is for; `None`: of several, perhaps.
 pub(super) fn lane(
     key: &ServiceKey,

@@ -14,7 +14,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reason::Code;
 use landfall_model::recorded::vouch;
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolRow, ResourceRow};
 use landfall_model::status::{Condition, ConditionType, IngressAddress, RECORD, ServiceStatus};
 use landfall_testkit::svc;
 use serde::Serialize;
@@ -25,8 +25,8 @@ use crate::report::{Event, ReportError};
 mod audit;
 mod conflict;
 mod crashes;
-mod passes;
 mod pauses;
+mod reconciles;
 mod removal;
 mod repeats;
 mod restart;
@@ -53,6 +53,8 @@ struct Shelf {
     /// The names of pools, each time that they were given, and whether more may be missing.
     pools: Mutex<Vec<(Vec<String>, bool)>>,
     incomplete: AtomicBool,
+    /// The names of custom resources, each time that they were given.
+    resources: Mutex<Vec<Vec<String>>>,
     audits: Answers,
     /// The Services that were checked, in this order.
     looks: Mutex<Vec<Uid>>,
@@ -131,6 +133,7 @@ impl Shelf {
             removals: Mutex::default(),
             pools: Mutex::default(),
             incomplete: AtomicBool::default(),
+            resources: Mutex::default(),
             audits: Answers {
                 begun: watch::Sender::new(0),
                 answers: watch::Sender::new(None),
@@ -301,6 +304,12 @@ impl Provider for Shelf {
         let mut answers = self.audits.answers.subscribe();
         let answer = answers.wait_for(Option::is_some).await;
         Ok(answer.unwrap().clone().unwrap_or_default())
+    }
+
+    fn set_resources(&self, resources: &[Arc<ResourceRow>]) -> Vec<Reason> {
+        let names = resources.iter().map(ToString::to_string).collect();
+        self.resources.lock().unwrap().push(names);
+        Vec::new()
     }
 
     fn set_pools_incomplete(&self, incomplete: bool) {

@@ -1,4 +1,4 @@
-//! What the loop remembers of a Service between passes, and what it takes the status for.
+//! What the loop remembers of a Service between reconciles, and what it takes the status for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
 use super::clock;
-use super::history::PassHistory;
+use super::history::ReconcileHistory;
 use crate::instance::Owners;
-use crate::pass::{EventState, Job, Outcome, PassEnd, Persisted, Writing};
 use crate::progress::Progress;
+use crate::reconcile::{EventState, Job, Outcome, Persisted, ReconcileEnd, Writing};
 use crate::resolve::{certificates_of, removal};
 
-/// What the loop remembers of a Service between passes.
+/// What the loop remembers of a Service between reconciles.
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) uid: Uid,
@@ -28,18 +28,18 @@ pub(super) struct Tracked {
     pub(super) written: Option<Written>,
     pub(super) last_failure: Option<String>,
     pub(super) reporting: EventState,
-    /// The marks as the last pass left them, whether or not the source has repeated them: a
+    /// The marks as the last reconcile left them, whether or not the source has repeated them: a
     /// removal needs them, and its Service may be gone by then.
     pub(super) marks: BTreeMap<String, String>,
-    /// What its status published when its claim was read from there, or as the last pass left it
-    /// that served a version.
+    /// What its status published when its claim was read from there, or as the last reconcile left
+    /// it that served a version.
     pub(super) published: Vec<IngressAddress>,
     /// The instances with which something of it may exist outside.
     pub(super) owners: Option<Owners>,
-    /// The running pass clears the way: for a later Service of this name, or another instance.
+    /// The running reconcile clears the way: for a later Service of this name, or another instance.
     pub(super) replacing: bool,
-    /// How its last passes went.
-    pub(super) history: PassHistory,
+    /// How its last reconciles went.
+    pub(super) history: ReconcileHistory,
     /// Annotations of the instance that served it before and has cleared everything away.
     pub(super) obsolete: &'static [&'static str],
 }
@@ -97,8 +97,8 @@ impl Accepted {
 // === impl Tracked ===
 
 impl Tracked {
-    /// Remembers how a pass ended. `served`: it was for a load balancer that is wanted.
-    pub(super) fn take_end(&mut self, end: &mut PassEnd, served: bool, now: Instant) {
+    /// Remembers how a reconcile ended. `served`: it was for a load balancer that is wanted.
+    pub(super) fn take_end(&mut self, end: &mut ReconcileEnd, served: bool, now: Instant) {
         self.last_failure.clone_from(&end.failure);
         self.reporting.clone_from(&end.reporting);
         self.marks.clone_from(&end.status.marks);
@@ -118,7 +118,7 @@ impl Tracked {
         }
     }
 
-    /// A pass that leaves nothing of what it holds.
+    /// A reconcile that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.
         let seen = self.accepted.as_ref().map(|accepted| &accepted.row);
@@ -164,7 +164,7 @@ impl Tracked {
     }
 
     /// The owner of this status, which a fact has instead of another one. `said`: as the last
-    /// pass left it.
+    /// reconcile left it.
     pub(super) fn validate_reported(
         &self,
         reported: &ServiceStatus,

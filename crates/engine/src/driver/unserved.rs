@@ -71,7 +71,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Follows what such a Service holds. Before its pass, where it has become ours.
+    /// Follows what such a Service holds. Before its reconcile, where it has become ours.
     pub(super) fn follow_lost(
         &mut self,
         key: &ServiceKey,

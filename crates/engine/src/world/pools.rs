@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{PoolOrigin, PoolRow};
+use landfall_model::rows::{PoolOrigin, PoolRow, ResourceRow};
 
 /// The pools that sources have reported, by where they come from and by name.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,12 @@ impl Pools {
     /// Whether pools may be missing.
     pub(super) fn incomplete(&self) -> bool {
         !self.unreadable.is_empty()
+    }
+
+    /// The objects that pools were made of, by name.
+    pub(super) fn resources(&self) -> impl Iterator<Item = &Arc<ResourceRow>> {
+        let reported = self.reported.values();
+        reported.filter_map(|row| row.resource.as_ref())
     }
 
     /// The pools in force, by name.

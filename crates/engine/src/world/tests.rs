@@ -1,4 +1,5 @@
 use landfall_model::rows::PoolOrigin;
+use landfall_model::wire;
 use landfall_testkit::build::namespace;
 use landfall_testkit::{slice, svc};
 
@@ -166,4 +167,87 @@ fn services_come_by_key() {
     assert_eq!(keys, ["a/b", "a/c", "b/a"]);
     let rows: Vec<_> = world.services().map(|row| row.key.to_string()).collect();
     assert_eq!(rows, keys);
+}
+
+fn resource(kind: ResourceKind, name: &str, spec: &serde_json::Value) -> Arc<ResourceRow> {
+    let shape = wire::Resource {
+        metadata: wire::ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("metallb-system".to_owned()),
+            ..wire::ObjectMeta::default()
+        },
+        spec: spec.clone(),
+        ..wire::Resource::default()
+    };
+    Arc::new(shape.into_row(kind).unwrap())
+}
+
+fn listed(world: &World, kinds: &[ResourceKind]) -> Vec<String> {
+    let rows = world.resources(kinds);
+    rows.map(|row| format!("{} {}", row.kind, row.key.name()))
+        .collect()
+}
+
+#[test]
+fn resources_are_listed_by_kind_as_asked_and_by_name_whatever_came_first() {
+    use ResourceKind::{BgpPeer, Community, IpAddressPool, L2Advertisement};
+    let mut world = World::default();
+    let spec = serde_json::json!({"interfaces": ["eth0"]});
+    for (kind, name) in [
+        (L2Advertisement, "b"),
+        (Community, "x"),
+        (L2Advertisement, "a"),
+    ] {
+        let row = resource(kind, name, &spec);
+        assert_eq!(world.apply(Fact::Resource(row)), Affected::Resources);
+    }
+    for name in ["inner", "edge"] {
+        let row = PoolRow {
+            name: name.to_owned(),
+            resource: Some(resource(IpAddressPool, name, &spec)),
+            ..PoolRow::default()
+        };
+        assert_eq!(world.apply(Fact::Pool(Arc::new(row))), Affected::Pools);
+    }
+    // Not an object: it was configured.
+    world.apply(Fact::Pool(Arc::new(PoolRow {
+        name: "flag".to_owned(),
+        origin: PoolOrigin::Configured,
+        ..PoolRow::default()
+    })));
+    assert_eq!(
+        listed(&world, &[L2Advertisement, IpAddressPool, BgpPeer]),
+        [
+            "L2Advertisement a",
+            "L2Advertisement b",
+            "IPAddressPool edge",
+            "IPAddressPool inner",
+        ]
+    );
+    assert_eq!(listed(&world, &[Community]), ["Community x"]);
+    assert_eq!(
+        world.apply(Fact::PoolGone("inner".to_owned())),
+        Affected::Pools
+    );
+    assert_eq!(listed(&world, &[IpAddressPool]), ["IPAddressPool edge"]);
+}
+
+#[test]
+fn a_resource_that_says_nothing_new_or_was_never_there_affects_nothing() {
+    let kind = ResourceKind::L2Advertisement;
+    let mut world = World::default();
+    let spec = |name: &str| serde_json::json!({"interfaces": [name]});
+    let fact = |name: &str| Fact::Resource(resource(kind, "edge", &spec(name)));
+    assert_eq!(world.apply(fact("eth0")), Affected::Resources);
+    assert_eq!(world.apply(fact("eth0")), Affected::None);
+    assert_eq!(world.apply(fact("eth1")), Affected::Resources);
+    let gone = |kind, name| Fact::ResourceGone(kind, ServiceKey::new("metallb-system", name));
+    assert_eq!(world.apply(gone(kind, "other")), Affected::None);
+    assert_eq!(
+        world.apply(gone(ResourceKind::Community, "edge")),
+        Affected::None
+    );
+    assert_eq!(listed(&world, &ResourceKind::ALL), ["L2Advertisement edge"]);
+    assert_eq!(world.apply(gone(kind, "edge")), Affected::Resources);
+    assert_eq!(listed(&world, &ResourceKind::ALL), [] as [String; 0]);
 }

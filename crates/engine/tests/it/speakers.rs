@@ -159,11 +159,12 @@ impl Speaker {
             services,
             all,
             pools,
+            resources,
         } = self.world.apply_all(batch);
         for key in &services {
             self.queue.push_after(key, DEBOUNCE, now());
         }
-        if all || pools {
+        if all || pools || resources {
             self.joined.push(now());
         }
     }

@@ -25,9 +25,9 @@ const UNREAD: &str = "metadata.managedFields";
 const FLAT_LISTS: [&str; 1] = ["endpoints"];
 
 /// The fields that Kubernetes knows, by the path around them; `[]` stands for any index.
-type Known = &'static [(&'static str, &'static [&'static str])];
+pub(super) type Known = &'static [(&'static str, &'static [&'static str])];
 
-const METADATA: (&str, &[&str]) = (
+pub(super) const METADATA: (&str, &[&str]) = (
     "metadata",
     &[
         "annotations",
@@ -139,30 +139,6 @@ pub(super) const SECRET: Known = &[
             "metadata",
             "stringData",
             "type",
-        ],
-    ),
-];
-
-/// An `IPAddressPool`.
-pub(super) const POOL: Known = &[
-    METADATA,
-    ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
-    (
-        "spec",
-        &[
-            "addresses",
-            "autoAssign",
-            "avoidBuggyIPs",
-            "serviceAllocation",
-        ],
-    ),
-    (
-        "spec.serviceAllocation",
-        &[
-            "namespaceSelectors",
-            "namespaces",
-            "priority",
-            "serviceSelectors",
         ],
     ),
 ];

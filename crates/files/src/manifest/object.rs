@@ -5,13 +5,17 @@ use std::sync::Arc;
 
 use landfall_model::ServiceKey;
 use landfall_model::kinds::ObjectKind as Kind;
-use landfall_model::rows::{NamespaceRow, NodeRow, PoolRow, SecretRow, ServiceRow, SliceRow};
+use landfall_model::rows::{
+    NamespaceRow, NodeRow, PoolRow, ResourceKind, ResourceRow, SecretRow, ServiceRow, SliceRow,
+};
 
 /// The identity of an object. Ordered as facts are sent: what others depend on comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ObjectKey {
     Namespace(Arc<str>),
     Pool(String),
+    /// Of another kind than pools.
+    Resource(ResourceKind, ServiceKey),
     Node(Arc<str>),
     Secret(ServiceKey),
     Slice(ServiceKey),
@@ -23,6 +27,7 @@ pub(crate) enum ObjectKey {
 pub(crate) enum Object {
     Namespace(Arc<NamespaceRow>),
     Pool(Arc<PoolRow>),
+    Resource(Arc<ResourceRow>),
     Node(Arc<NodeRow>),
     Secret(Arc<SecretRow>),
     Slice(Arc<SliceRow>),
@@ -37,6 +42,7 @@ impl Object {
         match self {
             Self::Namespace(row) => ObjectKey::Namespace(row.name.clone()),
             Self::Pool(row) => ObjectKey::Pool(row.name.clone()),
+            Self::Resource(row) => ObjectKey::Resource(row.kind, row.key.clone()),
             Self::Node(row) => ObjectKey::Node(row.name.clone()),
             Self::Secret(row) => ObjectKey::Secret(row.key.clone()),
             Self::Slice(row) => ObjectKey::Slice(row.key.clone()),
@@ -49,6 +55,7 @@ impl Object {
         match (self, other) {
             (Self::Namespace(one), Self::Namespace(two)) => Arc::ptr_eq(one, two),
             (Self::Pool(one), Self::Pool(two)) => Arc::ptr_eq(one, two),
+            (Self::Resource(one), Self::Resource(two)) => Arc::ptr_eq(one, two),
             (Self::Node(one), Self::Node(two)) => Arc::ptr_eq(one, two),
             (Self::Secret(one), Self::Secret(two)) => Arc::ptr_eq(one, two),
             (Self::Slice(one), Self::Slice(two)) => Arc::ptr_eq(one, two),
@@ -62,7 +69,8 @@ impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, name): (Kind, &dyn fmt::Display) = match self {
             Self::Namespace(name) => (Kind::Namespace, name),
-            Self::Pool(name) => (Kind::Pool, name),
+            Self::Pool(name) => (Kind::Resource(ResourceKind::IpAddressPool), name),
+            Self::Resource(kind, key) => (Kind::Resource(*kind), key),
             Self::Node(name) => (Kind::Node, name),
             Self::Secret(key) => (Kind::Secret, key),
             Self::Slice(key) => (Kind::Slice, key),

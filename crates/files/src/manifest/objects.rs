@@ -8,7 +8,9 @@ use landfall_model::dialect::closest;
 use landfall_model::kinds::ObjectKind as Kind;
 use landfall_model::marks::marks_of;
 use landfall_model::reason::{Code, Origin, Reason, Severity};
-use landfall_model::rows::{PoolRow, SecretRow, ServiceRow, SliceRow, SourceMap};
+use landfall_model::rows::{
+    PoolRow, ResourceKind, ResourceRow, SecretRow, ServiceRow, SliceRow, SourceMap,
+};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, wire};
 use serde::de::DeserializeOwned;
@@ -17,6 +19,7 @@ use super::de::{Fault, from_node};
 use super::documents::{Document, split};
 use super::fields;
 use super::object::{Object, ObjectKey};
+use super::resource_fields;
 use super::tree::{Flaw, Node, Value};
 use crate::identity;
 
@@ -249,12 +252,21 @@ impl Reading<'_> {
             Kind::Node => self.take(node, kind, damaged, |shape: wire::Node, _| {
                 shape.into_row().map(|row| Object::Node(Arc::new(row)))
             }),
-            Kind::Pool => self.take(node, kind, damaged, |shape: wire::IpAddressPool, source| {
-                let row = shape.into_row()?;
-                Ok(Object::Pool(Arc::new(PoolRow {
-                    source: Some(source),
-                    ..row
-                })))
+            Kind::Resource(of @ ResourceKind::IpAddressPool) => {
+                self.take(node, kind, damaged, |shape: wire::IpAddressPool, source| {
+                    let row = shape.into_row()?;
+                    let whole = from_node::<wire::Resource>(node).ok();
+                    let whole = whole.map(|whole| resource(of, whole, source.clone()));
+                    Ok(Object::Pool(Arc::new(PoolRow {
+                        source: Some(source),
+                        resource: whole.transpose()?.map(Arc::new),
+                        ..row
+                    })))
+                });
+            }
+            Kind::Resource(of) => self.take(node, kind, damaged, |shape, source| {
+                let row = resource(of, shape, source)?;
+                Ok(Object::Resource(Arc::new(row)))
             }),
             Kind::Secret => self.take(node, kind, damaged, |shape: wire::Secret, source| {
                 let row = shape.into_row()?;
@@ -359,6 +371,22 @@ fn service(mut shape: wire::Service, source: Arc<SourceMap>) -> Result<Object, V
     })))
 }
 
+/// A custom resource with its place.
+fn resource(
+    kind: ResourceKind,
+    shape: wire::Resource,
+    source: Arc<SourceMap>,
+) -> Result<ResourceRow, Vec<Reason>> {
+    let row = shape.into_row(kind)?;
+    Ok(ResourceRow {
+        uid: None,
+        generation: None,
+        created: None,
+        source: Some(source),
+        ..row
+    })
+}
+
 fn fault_reason(fault: &Fault, kind: Kind) -> Reason {
     let field = fault.field();
     let reason = Reason::error(Code::InvalidManifest, fault.message.clone());
@@ -386,7 +414,8 @@ fn name_of(node: &Node, kind: Kind) -> Option<ObjectKey> {
     Some(match kind {
         Kind::Namespace => ObjectKey::Namespace(name.into()),
         Kind::Node => ObjectKey::Node(name.into()),
-        Kind::Pool => ObjectKey::Pool(name.to_owned()),
+        Kind::Resource(ResourceKind::IpAddressPool) => ObjectKey::Pool(name.to_owned()),
+        Kind::Resource(of) => ObjectKey::Resource(of, ServiceKey::new(namespace, name)),
         Kind::Secret => ObjectKey::Secret(ServiceKey::new(namespace, name)),
         Kind::Slice => ObjectKey::Slice(ServiceKey::new(namespace, name)),
         Kind::Service => ObjectKey::Service(ServiceKey::new(namespace, name)),
@@ -430,14 +459,14 @@ fn mistyped_kind(kind: &str) -> Option<&'static str> {
 fn kind_of(api_version: &str, name: &str) -> Option<Kind> {
     Kind::ALL
         .into_iter()
-        .find(|kind| kind.row().name == name && kind.row().api_version() == api_version)
+        .find(|kind| kind.row().name == name && kind.row().reads_version(api_version))
 }
 
 /// Returns the fields that are read of a kind.
 fn fields_of(kind: Kind) -> &'static [(&'static str, &'static [&'static str])] {
     match kind {
         Kind::Namespace | Kind::Node => fields::METADATA_ONLY,
-        Kind::Pool => fields::POOL,
+        Kind::Resource(of) => resource_fields::of(of),
         Kind::Secret => fields::SECRET,
         Kind::Slice => fields::SLICE,
         Kind::Service => fields::SERVICE,

@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use landfall_model::reason::Code;
-use landfall_model::rows::PoolRow;
 use landfall_model::status::HELD_ADDRESSES;
 use serde_json::{Value, json};
 
@@ -77,8 +76,33 @@ fn snapshot() -> Snapshot {
         faults: vec![Reason::error(Code::InvalidManifest, "half of it").at("spec.ports")],
         ..service("odd")
     };
+    let resource = |kind, spec| {
+        let object = wire::Resource {
+            api_version: "metallb.io/v1beta1".to_owned(),
+            metadata: ObjectMeta {
+                name: Some("edge".to_owned()),
+                namespace: Some("metallb-system".to_owned()),
+                uid: Some("u".to_owned()),
+                generation: Some(4),
+                ..ObjectMeta::default()
+            },
+            spec,
+        };
+        Arc::new(object.into_admitted_row(kind))
+    };
+    let spec = serde_json::json!({"addresses": ["198.51.100.0/24"], "more": {"than": "needed"}});
+    let whole = PoolRow {
+        name: "edge".to_owned(),
+        addresses: vec!["198.51.100.0/24".to_owned()],
+        auto_assign: true,
+        resource: Some(resource(ResourceKind::IpAddressPool, spec)),
+        ..PoolRow::default()
+    };
+    let spec = serde_json::json!({"interfaces": ["eth0"]});
     let facts = vec![
         Fact::Pool(Arc::new(pool)),
+        Fact::Pool(Arc::new(whole)),
+        Fact::Resource(resource(ResourceKind::L2Advertisement, spec)),
         Fact::Node(Arc::new(node())),
         Fact::Namespace(Arc::new(namespace)),
         Fact::Slice(Arc::new(slice())),

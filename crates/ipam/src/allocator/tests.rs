@@ -1,5 +1,6 @@
 mod claiming;
 mod families;
+mod parts;
 mod pools;
 mod requests;
 mod restoring;

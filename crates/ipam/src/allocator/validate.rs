@@ -29,9 +29,41 @@ impl Allocator {
                     pool: pool.name().clone(),
                 });
             }
+            self.validate_new(&request.claimant, pool, address)?;
         }
         self.validate_sharing(&request.claimant, address)?;
         self.validate_share(&request.claimant, pool, address)
+    }
+
+    /// Returns whether the pool gives the Service an address that it does not hold.
+    pub(crate) fn validate_new(
+        &self,
+        claimant: &Claimant,
+        pool: &Pool,
+        address: IpAddr,
+    ) -> Result<(), Refusal> {
+        if self.held_addresses(&claimant.uid).contains(address) {
+            return Ok(());
+        }
+        let name = || pool.name().clone();
+        if pool.is_disabled() {
+            return Err(Refusal::PoolDisabled { pool: name() });
+        }
+        if self.cools(address, &claimant.uid) {
+            return Err(Refusal::AddressCooling {
+                address,
+                pool: name(),
+            });
+        }
+        match pool.reservation_of(address) {
+            Some(reservation) if !reservation.is_for(&claimant.service) => {
+                Err(Refusal::AddressReserved {
+                    address,
+                    pool: name(),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the namespace of the Service may hold this address beside those that it
@@ -107,6 +139,7 @@ pub(crate) fn validate_admission(pool: &Pool, request: &Request) -> Result<(), R
         },
         Verdict::NotForNamespace
         | Verdict::NotAutomatic
+        | Verdict::Disabled
         | Verdict::LacksFamily(_)
         | Verdict::NamespaceFull(_)
         | Verdict::Full(_) => Refusal::PoolNotForNamespace {

@@ -7,6 +7,7 @@ use landfall_model::rows::Family;
 use super::{Case, Offer};
 use crate::allocator::validate_admission;
 use crate::family::{Addresses, WantedFamilies, other};
+use crate::pool::Pool;
 use crate::refusal::Refusal;
 use crate::verdict::{SkippedPool, Verdict};
 
@@ -80,6 +81,7 @@ impl Case<'_> {
                 && allocator.validate(request, pool, *address).is_ok()
         });
         let state = allocator.state(pool)?;
+        let of = allocator.pools().at(pool)?;
         let shareable = |address: &IpAddr| {
             allocator
                 .validate_sharing(&request.claimant, *address)
@@ -87,11 +89,12 @@ impl Case<'_> {
         };
         let within = |address: &IpAddr| {
             let claimant = &request.claimant;
-            allocator.validate_share(claimant, pool, *address).is_ok()
+            allocator.validate_new(claimant, of, *address).is_ok()
+                && allocator.validate_share(claimant, pool, *address).is_ok()
         };
         let shared = || state.shared(family, &request.claimant).filter(shareable);
         own.or_else(|| shared().filter(within))
-            .or_else(|| state.free(family).filter(within))
+            .or_else(|| state.free(family, &request.claimant.service).filter(within))
     }
 
     /// What a pool that admits the Service can't give.
@@ -110,6 +113,10 @@ impl Case<'_> {
     /// Why the pool has no address of this family for the Service.
     pub(super) fn shortage_of(&self, pool: usize, family: Family) -> Verdict {
         let namespace = self.request.claimant.service.namespace();
+        let of = self.allocator.pools().at(pool);
+        if of.is_some_and(Pool::is_disabled) {
+            return Verdict::Disabled;
+        }
         match self.allocator.state(pool) {
             Some(state) if state.lacks(family) => Verdict::LacksFamily(family),
             Some(state) if state.shares(family).is_used_up(namespace) => {
@@ -135,6 +142,7 @@ impl Case<'_> {
                 self.allocator.used_up(index, family, namespace)
             }
             Verdict::Full(family) => Refusal::PoolFull { pool, family },
+            Verdict::Disabled => Refusal::PoolDisabled { pool },
             Verdict::NotAutomatic | Verdict::NotForNamespace | Verdict::NotForLabels => {
                 Refusal::PoolFull {
                     pool,

@@ -7,7 +7,7 @@ use landfall_model::ServiceKey;
 use landfall_model::dialect::DIALECTS;
 use landfall_model::kinds::{ObjectKind, Watched, WatchedKind};
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::rows::{Fact, PoolRow, ResourceKind, ResourceRow, ServiceRow};
 use landfall_model::wire::{self, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,8 +23,11 @@ pub(crate) enum Kind {
     Nodes,
     /// Namespaces.
     Namespaces,
-    /// MetalLB's address pools in one namespace, where that kind exists.
-    Pools { namespace: String },
+    /// The custom resources of a kind in one namespace, where that kind exists.
+    Resources {
+        kind: ResourceKind,
+        namespace: String,
+    },
     /// One Secret.
     Secret(ServiceKey),
 }
@@ -75,7 +78,7 @@ impl Kind {
             Self::Slices => ObjectKind::Slice,
             Self::Nodes => ObjectKind::Node,
             Self::Namespaces => ObjectKind::Namespace,
-            Self::Pools { .. } => ObjectKind::Pool,
+            Self::Resources { kind, .. } => ObjectKind::Resource(*kind),
             Self::Secret(_) => ObjectKind::Secret,
         };
         kind.row()
@@ -91,7 +94,7 @@ impl Kind {
     pub(crate) fn path(&self) -> String {
         let row = self.row();
         let (namespace, name) = match self {
-            Self::Pools { namespace } => (Some(namespace.as_str()), None),
+            Self::Resources { namespace, .. } => (Some(namespace.as_str()), None),
             Self::Secret(key) => (Some(key.namespace()), Some(key.name())),
             Self::Services | Self::Slices | Self::Nodes | Self::Namespaces => (None, None),
         };
@@ -118,10 +121,16 @@ impl Kind {
     /// The fact that pools may be missing because of what is known of a part; `None` for other
     /// kinds.
     pub(crate) fn incomplete(&self, part: &Arc<str>, incomplete: bool) -> Option<Fact> {
-        matches!(self, Self::Pools { .. }).then(|| Fact::PoolsIncomplete {
+        self.is_pools().then(|| Fact::PoolsIncomplete {
             part: part.clone(),
             incomplete,
         })
+    }
+
+    /// Returns whether these are address pools.
+    pub(crate) fn is_pools(&self) -> bool {
+        let pools = ResourceKind::IpAddressPool;
+        matches!(self, Self::Resources { kind, .. } if *kind == pools)
     }
 
     /// Returns the name of an object in its problems.
@@ -167,10 +176,26 @@ impl Kind {
                 },
                 unreadable,
             ),
-            Self::Pools { .. } => validate(
+            Self::Resources {
+                kind: kind @ ResourceKind::IpAddressPool,
+                ..
+            } => validate(
                 json,
                 |it: &wire::IpAddressPool| &it.metadata,
-                |it| whole(Fact::Pool(Arc::new(it.into_admitted_row()))),
+                |it| {
+                    let object = serde_json::from_str(json).ok();
+                    let resource = object.map(|it| Arc::new(resource(it, *kind)));
+                    whole(Fact::Pool(Arc::new(PoolRow {
+                        resource,
+                        ..it.into_admitted_row()
+                    })))
+                },
+                unreadable,
+            ),
+            Self::Resources { kind, .. } => validate(
+                json,
+                |it: &wire::Resource| &it.metadata,
+                |it| whole(Fact::Resource(Arc::new(resource(it, *kind)))),
                 unreadable,
             ),
             Self::Secret(_) => validate(
@@ -265,6 +290,12 @@ fn service(mut row: ServiceRow) -> Outcome {
     }
     keep_ours(&mut row.annotations);
     Outcome::Row(Fact::Service(Arc::new(row)))
+}
+
+fn resource(object: wire::Resource, kind: ResourceKind) -> ResourceRow {
+    let mut row = object.into_admitted_row(kind);
+    keep_ours(&mut row.annotations);
+    row
 }
 
 /// Annotations of other programs can be large (kubectl keeps whole manifests there), and no dialect
@@ -522,6 +553,40 @@ mod tests {
                 Outcome::Refused(reasons) => prop_assert!(!leaving && !reasons.is_empty()),
                 other => prop_assert!(false, "lost: {:?}", other),
             }
+        }
+    }
+
+    #[test]
+    fn a_resource_is_one_fact_with_its_spec_as_written() {
+        let validate = |kind, spec: Value| {
+            let object = serde_json::json!({
+                "apiVersion": "metallb.io/v1beta1",
+                "metadata": {"name": "edge", "namespace": "system", "resourceVersion": "3",
+                    "annotations": {"landfall.dev/share-across-namespaces": "true",
+                        "kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+                "spec": spec.clone(),
+            });
+            let kind = Kind::Resources {
+                kind,
+                namespace: "system".to_owned(),
+            };
+            let outcome = kind.validate(&object.to_string()).unwrap().outcome;
+            let row = match outcome {
+                Outcome::Row(Fact::Pool(row)) => {
+                    assert!(row.share_across_namespaces);
+                    row.resource.clone().unwrap()
+                }
+                Outcome::Row(Fact::Resource(row)) => row,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!((&row.spec, row.key.name()), (&spec, "edge"));
+            assert_eq!(row.annotations.len(), 1);
+            row.kind
+        };
+        for kind in ResourceKind::ALL {
+            let spec =
+                serde_json::json!({"addresses": ["192.0.2.0/24"], "later": [1, {"x": null}]});
+            assert_eq!(validate(kind, spec), kind);
         }
     }
 

@@ -174,6 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     use landfall_model::reason::{Code, Reason};
+    use landfall_model::rows::ResourceKind;
 
     use super::*;
 
@@ -255,7 +256,8 @@ mod tests {
     #[test]
     fn an_invalid_pool_makes_the_pools_incomplete_until_it_is_corrected_or_deleted() {
         for repaired in [true, false] {
-            let mut known = Known::new(Kind::Pools {
+            let mut known = Known::new(Kind::Resources {
+                kind: ResourceKind::IpAddressPool,
                 namespace: "shop".to_owned(),
             });
             let mut facts = Vec::new();

@@ -44,7 +44,7 @@ impl ListFailures {
 pub(super) fn stands_in(kind: &Kind, listed: bool) -> bool {
     match kind {
         Kind::Services => false,
-        Kind::Slices | Kind::Nodes | Kind::Namespaces | Kind::Pools { .. } => listed,
+        Kind::Slices | Kind::Nodes | Kind::Namespaces | Kind::Resources { .. } => listed,
         Kind::Secret(_) => true,
     }
 }
@@ -52,12 +52,14 @@ pub(super) fn stands_in(kind: &Kind, listed: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use landfall_model::ServiceKey;
+    use landfall_model::rows::ResourceKind;
 
     use super::*;
 
     #[test]
     fn what_was_never_listed_is_not_taken_for_empty_and_services_are_never_left_out() {
-        let pools = Kind::Pools {
+        let pools = Kind::Resources {
+            kind: ResourceKind::IpAddressPool,
             namespace: "system".to_owned(),
         };
         for kind in [Kind::Slices, Kind::Nodes, Kind::Namespaces, pools] {

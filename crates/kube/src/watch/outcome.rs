@@ -35,10 +35,10 @@ impl Watcher {
         let denied = matches!(error, ApiError::Denied { .. });
         if denied && !self.denied {
             self.denied = true;
-            // Pools may come from the configuration: a process that may not see these perhaps needs
-            // none.
+            // Pools may come from the configuration, and most clusters use few of the other kinds:
+            // a process that may not see these perhaps needs none.
             let validated = match kind {
-                Kind::Pools { .. } => Reason::warning,
+                Kind::Resources { .. } => Reason::warning,
                 _ => Reason::error,
             };
             let reason = validated(Code::AccessDenied, text.clone());

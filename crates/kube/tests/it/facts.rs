@@ -1,8 +1,10 @@
 //! Objects of every kind become facts, as they appear, change and go.
 
-use landfall_kube::SourceConfig;
-use landfall_model::rows::Fact;
+use landfall_kube::{CustomResources, SourceConfig};
+use landfall_model::kinds::ObjectKind;
+use landfall_model::rows::{Fact, ResourceKind};
 use landfall_testkit::cluster::{Cluster, Options};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::support::{
@@ -432,7 +434,10 @@ async fn address_pools_are_followed_once_their_kind_exists() {
     let kubectl = cluster.kubectl();
     let namespace = &cluster.namespace("pools").await.unwrap();
     let config = SourceConfig {
-        pool_namespace: Some(namespace.clone()),
+        resources: CustomResources {
+            namespace: namespace.clone(),
+            ..CustomResources::default()
+        },
         look_again: Duration::from_millis(200),
         ..SourceConfig::default()
     };
@@ -468,6 +473,111 @@ async fn address_pools_are_followed_once_their_kind_exists() {
         .unwrap();
     watching.until("-Pool edge").await;
     watching.connected(true).await;
+}
+
+/// Kinds of MetalLB's group without schemas: what is admitted is not the subject here.
+fn definitions() -> String {
+    let kinds = ResourceKind::ALL.map(|kind| ObjectKind::Resource(kind).row());
+    let each = kinds.map(|row| {
+        let (name, plural) = (row.name, row.resource);
+        let version = |name: &str, storage: bool| {
+            format!(
+                "{{name: {name}, served: true, storage: {storage}, schema: {{openAPIV3Schema: \
+                 {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}"
+            )
+        };
+        let mut versions = vec![version(row.version, true)];
+        versions.extend(row.older.map(|older| version(older, false)));
+        format!(
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n\
+             metadata: {{name: {plural}.metallb.io}}\nspec:\n  group: metallb.io\n  \
+             names: {{kind: {name}, plural: {plural}, singular: {}}}\n  scope: Namespaced\n  \
+             versions: [{}]\n---\n",
+            name.to_lowercase(),
+            versions.join(", ")
+        )
+    });
+    each.concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_resources_are_followed_where_they_are_read_and_cost_nothing_where_not() {
+    let cluster = Cluster::start(Options::default()).await.unwrap();
+    install(&cluster).await;
+    let kubectl = cluster.kubectl();
+    let namespace = &cluster.namespace("resources").await.unwrap();
+    let audit = cluster.audit();
+    let watching = |agent: &'static str, kinds: BTreeSet<ResourceKind>| {
+        let config = SourceConfig {
+            resources: CustomResources {
+                namespace: namespace.clone(),
+                kinds,
+            },
+            look_again: Duration::from_millis(200),
+            ..SourceConfig::default()
+        };
+        let cluster = &cluster;
+        async move { Watching::start(&connect(cluster, agent).await, config) }
+    };
+    let mut all = watching("landfall/all", ResourceKind::ALL.into()).await;
+    let mut pools = watching("landfall/pools", CustomResources::default().kinds).await;
+    // None of the kinds exists yet.
+    all.until("synced").await;
+    pools.until("synced").await;
+    kubectl.apply(&definitions()).await.unwrap();
+    for kind in ResourceKind::ALL {
+        let name = format!("crd/{}", ObjectKind::Resource(kind).row().full_resource());
+        let established = ["wait", "--for=condition=Established", &name];
+        kubectl.run(&established).await.unwrap();
+    }
+    let object = |kind: ResourceKind, namespace: &str| {
+        let version = ObjectKind::Resource(kind).row().api_version();
+        format!(
+            "apiVersion: {version}\nkind: {kind}\nmetadata: {{namespace: {namespace}, \
+             name: edge}}\nspec: {{of: {kind}}}\n---\n"
+        )
+    };
+    for kind in ResourceKind::ALL {
+        // Those of other namespaces are of no effect.
+        let both = object(kind, "default") + &object(kind, namespace);
+        kubectl.apply(&both).await.unwrap();
+        let expected = match kind {
+            ResourceKind::IpAddressPool => "+Pool edge".to_owned(),
+            _ => format!("+{kind} {namespace}/edge"),
+        };
+        let seen = all.until(&expected).await;
+        assert!(
+            !seen.iter().any(|word| word.contains("default/")),
+            "{seen:?}"
+        );
+    }
+    // Manifests in the older version of a peer are the same object.
+    let older = object(ResourceKind::BgpPeer, namespace).replace("v1beta2", "v1beta1");
+    let other = older.replace("name: edge", "name: old");
+    kubectl.apply(&other).await.unwrap();
+    all.until(&format!("+BGPPeer {namespace}/old")).await;
+    for kind in ResourceKind::ALL {
+        let resource = ObjectKind::Resource(kind).row().full_resource();
+        let delete = ["-n", namespace, "delete", &resource, "edge"];
+        kubectl.run(&delete).await.unwrap();
+        let expected = match kind {
+            ResourceKind::IpAddressPool => "-Pool edge".to_owned(),
+            _ => format!("-{kind} {namespace}/edge"),
+        };
+        all.until(&expected).await;
+    }
+    pools.until("-Pool edge").await;
+    drop((all, pools));
+
+    let entries = audit.entries().unwrap();
+    let of_pools = entries
+        .iter()
+        .filter(|entry| entry.user_agent == "landfall/pools");
+    let asked: BTreeSet<&str> = of_pools.map(|entry| entry.resource.as_str()).collect();
+    for kind in ResourceKind::ALL {
+        let watched = asked.contains(ObjectKind::Resource(kind).row().resource);
+        assert_eq!(watched, kind == ResourceKind::IpAddressPool, "{asked:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

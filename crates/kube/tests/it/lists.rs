@@ -1,9 +1,10 @@
 //! Lists that fail, break off or come late: nothing is made up, and the rest goes on.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use landfall_engine::leadership::Role;
-use landfall_kube::SourceConfig;
+use landfall_kube::{CustomResources, SourceConfig};
 use tokio::sync::watch;
 
 use crate::fake::{Fake, Lists};
@@ -22,7 +23,10 @@ fn lists(objects: &[&str]) -> Lists {
 /// Nothing is waited for that what is known may stand in for.
 fn at_once() -> SourceConfig {
     SourceConfig {
-        pool_namespace: None,
+        resources: CustomResources {
+            kinds: BTreeSet::new(),
+            ..CustomResources::default()
+        },
         stands_in_after: Duration::ZERO,
         ..SourceConfig::default()
     }

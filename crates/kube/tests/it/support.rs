@@ -168,6 +168,8 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::Machine(networks) => format!("at {networks:?}"),
         Fact::Pool(row) => format!("+Pool {}", row.name),
         Fact::PoolGone(name) => format!("-Pool {name}"),
+        Fact::Resource(row) => format!("+{row}"),
+        Fact::ResourceGone(kind, key) => format!("-{kind} {key}"),
         Fact::SourceProblems { part, reasons } if reasons.is_empty() => format!("fine {part}"),
         Fact::SourceProblems { part, .. } => format!("bad {part}"),
         Fact::PoolsIncomplete { part, incomplete } => {

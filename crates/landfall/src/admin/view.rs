@@ -229,7 +229,7 @@ mod tests {
         let mut world = World::default();
         world.apply(Fact::Node(node("a", "10.0.0.4").row()));
         let want = resolve(&row, &world, provider.profile()).unwrap();
-        // A pass may end with every write.
+        // A reconcile may end with every write.
         for _ in 0..10 {
             let have = provider.observe(&want).await.unwrap();
             let plan = provider.plan(&want, &have).unwrap();

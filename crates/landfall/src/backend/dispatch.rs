@@ -341,6 +341,12 @@ macro_rules! backends {
                 }
             }
 
+            fn set_resources(&self, resources: &[Arc<ResourceRow>]) -> Vec<Reason> {
+                match &self.provider {
+                    $(AnyProvider::$name(provider) => provider.set_resources(resources),)+
+                }
+            }
+
             fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
                 match &self.provider {
                     $(AnyProvider::$name(provider) => provider.set_pools(pools),)+

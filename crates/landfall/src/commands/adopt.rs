@@ -69,7 +69,7 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         instances.learn_cluster(&connection, &origin).await?;
-        args.cluster.load(instances.metallb_namespace()).await?
+        args.cluster.load(&instances.resources()).await?
     } else {
         dry_run::read(args.filename.clone(), args.recursive).await?
     };

@@ -48,7 +48,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     let instances = Instances::read(&args.instances).await?;
     let (instances, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {
         let instances = instances.in_cluster_as(&args.instances);
-        let loaded = args.cluster.load(instances.metallb_namespace()).await?;
+        let loaded = args.cluster.load(&instances.resources()).await?;
         (instances, loaded)
     } else {
         let loaded = dry_run::read(args.filename, args.recursive).await?;

@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use landfall_files::Loaded;
+use landfall_kube::CustomResources;
 use landfall_model::reason::Severity;
-use landfall_model::rows::{Fact, METALLB_NAMESPACE, ServiceRow};
+use landfall_model::rows::{Fact, ServiceRow};
 use serde::{Serialize, Serializer};
 
 use crate::backend::{Orphan, Owners, camel_cased};
@@ -126,7 +127,7 @@ impl Source {
     /// that this is an error.
     async fn owners(&self) -> anyhow::Result<Owners> {
         let loaded = match self {
-            Self::Cluster(cluster) => cluster.load(METALLB_NAMESPACE).await?,
+            Self::Cluster(cluster) => cluster.load(&CustomResources::default()).await?,
             Self::Manifests(texts) => texts.loaded(),
         };
         complete(&loaded)?;

@@ -24,7 +24,7 @@ pub async fn run(args: PlanArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         instances.learn_cluster(&connection, &origin).await?;
-        let cluster = args.cluster.load(instances.metallb_namespace()).await?;
+        let cluster = args.cluster.load(&instances.resources()).await?;
         let mut outlook = dry_run::on_cluster(&instances, cluster, text.loaded(), args.prune).await;
         text.place(&mut outlook);
         return print(&outlook, args.output);

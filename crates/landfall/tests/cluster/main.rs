@@ -25,6 +25,7 @@ mod exoscale;
 mod kube_proxy;
 mod last_known;
 mod lifecycle;
+mod metal;
 mod openstack;
 mod outage;
 mod pools;

@@ -33,18 +33,19 @@ fn is_untouched(service: &Value) -> bool {
     service["metadata"]["finalizers"].is_null() && service["status"] == json!({"loadBalancer": {}})
 }
 
-/// Waits until there has been nothing to do for a while: the queue is empty and passes stand still.
+/// Waits until there has been nothing to do for a while: the queue is empty and reconciles stand
+/// still.
 pub async fn at_rest(replica: &Replica) {
     let began = Instant::now();
-    let (mut passes, mut quiet) = (-1.0, 0);
+    let (mut reconciles, mut quiet) = (-1.0, 0);
     while quiet < 5 {
-        let now = replica.metric("landfall_reconcile_passes_total").await;
-        quiet = if now.total_cmp(&passes).is_eq() {
+        let now = replica.metric("landfall_reconciles_total").await;
+        quiet = if now.total_cmp(&reconciles).is_eq() {
             quiet + 1
         } else {
             0
         };
-        passes = now;
+        reconciles = now;
         assert!(began.elapsed() < DEADLINE, "it does not come to rest");
         tokio::time::sleep(LOOK * 5).await;
     }
@@ -134,24 +135,27 @@ async fn a_converged_cluster_costs_no_write_however_often_it_is_reconciled() {
     let before: Vec<Value> = [bed.service("web").await, bed.service("dns").await].into();
 
     let audit = bed.cluster.audit();
-    let passes = replica.metric("landfall_reconcile_passes_total").await;
+    let reconciles = replica.metric("landfall_reconciles_total").await;
     for round in 1..=50 {
         let touch = format!("touched={round}");
-        let seen = replica.metric("landfall_reconcile_passes_total").await;
+        let seen = replica.metric("landfall_reconciles_total").await;
         bed.run(&["annotate", "--overwrite", "service", "web", &touch])
             .await;
-        // One pass for the Service, and one for each by the labels of their namespace.
+        // One reconcile for the Service, and one for each by the labels of their namespace.
         let namespace = ["label", "--overwrite", "namespace", &bed.namespace, &touch];
         bed.kubectl().run(&namespace).await.unwrap();
         let began = Instant::now();
-        while replica.metric("landfall_reconcile_passes_total").await < seen + 3.0 {
-            assert!(began.elapsed() < DEADLINE, "round {round} caused no passes");
+        while replica.metric("landfall_reconciles_total").await < seen + 3.0 {
+            assert!(
+                began.elapsed() < DEADLINE,
+                "round {round} caused no reconciles"
+            );
             tokio::time::sleep(LOOK).await;
         }
     }
     at_rest(&replica).await;
-    let made = replica.metric("landfall_reconcile_passes_total").await - passes;
-    assert!(made >= 100.0, "only {made} passes");
+    let made = replica.metric("landfall_reconciles_total").await - reconciles;
+    assert!(made >= 100.0, "only {made} reconciles");
     assert_eq!(writes(&audit), []);
     let after = [bed.service("web").await, bed.service("dns").await];
     assert_eq!(after[0]["status"], before[0]["status"]);

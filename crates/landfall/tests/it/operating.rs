@@ -127,6 +127,11 @@ const ADVICE: &[(Code, &str)] = &[
         "Correct the range that is named. Until then the previous version of the pool is used.",
     ),
     (
+        Code::InvalidResource,
+        "Correct the field that is named. Until then the previous version of the object is used, \
+         and other objects are not affected.",
+    ),
+    (
         Code::NoPools,
         "Give `--pool`, or an IPAddressPool among the manifests.",
     ),
@@ -160,6 +165,10 @@ const ADVICE: &[(Code, &str)] = &[
         "Raise the limit of open files (`LimitNOFILE=`), or for UDP the range \
          `net.ipv4.ip_local_port_range`. Find the largest consumers with \
          `landfall_listener_connections_open`, and set connection limits on Services.",
+    ),
+    (
+        Code::NotAnnounced,
+        "Create an L2Advertisement that is for the pool and the Service.",
     ),
     (
         Code::NoEndpoints,

@@ -7,6 +7,10 @@ use super::{Dialect, DialectId, Effect, OptionRow, Outcome};
 use crate::option::OptionId;
 use crate::reason::Severity;
 
+/// The pool of a Service's addresses, as MetalLB's controller notes it. Nothing reads it but people
+/// and their programs.
+pub const ALLOCATED_FROM_POOL: &str = "metallb.io/ip-allocated-from-pool";
+
 /// MetalLB's annotations.
 pub(super) static DIALECT: Dialect = Dialect {
     id: DialectId::MetalLb,
@@ -16,7 +20,7 @@ pub(super) static DIALECT: Dialect = Dialect {
     unknown: Some(Severity::Warning),
     empty_is_absent: true,
     successor: None,
-    marks: &[],
+    marks: &[ALLOCATED_FROM_POOL],
     given_mark: None,
     about: "\
 Interpreted as by MetalLB. An empty value means none. On OpenStack they are ignored with a warning;
@@ -29,12 +33,12 @@ cloud-provider-openstack ignores them, too.",
             name: "ip-allocated-from-pool",
             takes: "the name of an address pool",
             default: "none",
-            summary: "Written by MetalLB's controller.",
+            summary: "Written by MetalLB's controller, and by the provider `metal`.",
             example: "public",
             effect: Effect::NotApplicable {
                 severity: Severity::Info,
-                why: "MetalLB's controller writes it to record the pool of the address; it is not \
-                     an option",
+                why: "a controller writes it to record the pool of the address; it is not an \
+                     option",
             },
         },
     ],

@@ -207,7 +207,8 @@ pub(super) fn duration(text: &str, range: RangeInclusive<Duration>) -> Result<Du
     }
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Reads a time such as `30s` or `1m30s`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total: u64 = 0;
     // One iterator for the whole text: a unit can follow only larger ones, and only once.

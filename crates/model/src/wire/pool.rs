@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::dialect::{parse_duration, show_duration};
 use crate::reason::{Reason, annotation_field};
 use crate::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
 
@@ -13,6 +14,18 @@ use super::{ObjectMeta, lenient, names};
 
 /// The annotation of a pool whose addresses Services of different namespaces may share.
 const SHARE_ACROSS_NAMESPACES: &str = "landfall.dev/share-across-namespaces";
+
+/// The annotation of a pool that gives out no address any more.
+const DISABLED: &str = "landfall.dev/disabled";
+
+/// The annotation of a pool that says how long a released address is given to no other Service.
+const COOL_DOWN: &str = "landfall.dev/cool-down";
+
+/// The annotation of a pool with what does not belong to it although it is written there.
+const EXCLUDED_ADDRESSES: &str = "landfall.dev/excluded-addresses";
+
+/// The annotation of a pool with what only some Services get.
+const RESERVED_ADDRESSES: &str = "landfall.dev/reserved-addresses";
 
 /// The annotation of a pool that says how many of its addresses one namespace may hold.
 const ADDRESSES_PER_NAMESPACE: &str = "landfall.dev/addresses-per-namespace";
@@ -104,17 +117,22 @@ impl IpAddressPool {
     fn validated(self, mut findings: Findings) -> (PoolRow, Vec<Reason>) {
         let name = findings.name(&self.metadata, names::dns_subdomain);
         findings.metadata(&self.metadata);
-        let word = self.metadata.annotations.get(SHARE_ACROSS_NAMESPACES);
-        let share_across_namespaces = match word.map(|word| word.trim()) {
-            Some("true") => true,
-            Some("false") | None => false,
-            Some(word) => {
-                let field = annotation_field(SHARE_ACROSS_NAMESPACES);
-                findings.refuse(field, word, "neither true nor false", "write true or false");
-                false
+        let annotations = &self.metadata.annotations;
+        let share_across_namespaces = flag(annotations, SHARE_ACROSS_NAMESPACES, &mut findings);
+        let disabled = flag(annotations, DISABLED, &mut findings);
+        let word = annotations.get(COOL_DOWN);
+        let cool_down = word.and_then(|word| {
+            let time = parse_duration(word.trim());
+            if time.is_none() {
+                let field = annotation_field(COOL_DOWN);
+                findings.refuse(field, word, "not a time", "write a time such as 90s or 10m");
             }
-        };
-        let word = self.metadata.annotations.get(ADDRESSES_PER_NAMESPACE);
+            time
+        });
+        let excluded = list(annotations, EXCLUDED_ADDRESSES).map(str::to_owned);
+        let excluded = excluded.collect();
+        let reserved = reserved(annotations, &mut findings);
+        let word = annotations.get(ADDRESSES_PER_NAMESPACE);
         let addresses_per_namespace = word.and_then(|word| match word.trim().parse::<u32>() {
             Ok(most) if most > 0 => Some(most),
             _ => {
@@ -133,12 +151,60 @@ impl IpAddressPool {
             avoid_buggy: self.spec.avoid_buggy_ips.unwrap_or(false),
             share_across_namespaces,
             addresses_per_namespace,
+            disabled,
+            cool_down,
+            excluded,
+            reserved,
             allocation: self.spec.service_allocation.map(PoolAllocation::from),
             origin: PoolOrigin::Source,
+            resource: None,
             source: None,
         };
         (row, findings.reasons())
     }
+}
+
+/// Reads an annotation that is true or false.
+fn flag(annotations: &BTreeMap<String, String>, key: &str, findings: &mut Findings) -> bool {
+    match annotations.get(key).map(|word| word.trim()) {
+        Some("true") => true,
+        Some("false") | None => false,
+        Some(word) => {
+            let field = annotation_field(key);
+            findings.refuse(field, word, "neither true nor false", "write true or false");
+            false
+        }
+    }
+}
+
+/// Reads an annotation that is a list with commas.
+fn list<'a>(annotations: &'a BTreeMap<String, String>, key: &str) -> impl Iterator<Item = &'a str> {
+    let text = annotations.get(key).map_or("", String::as_str);
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+}
+
+fn reserved(
+    annotations: &BTreeMap<String, String>,
+    findings: &mut Findings,
+) -> Vec<(String, String)> {
+    let mut reserved = Vec::new();
+    for part in list(annotations, RESERVED_ADDRESSES) {
+        match part.split_once('=') {
+            Some((range, services)) => {
+                reserved.push((range.trim().to_owned(), services.trim().to_owned()));
+            }
+            // The allocator refuses it: without it, others would get what should be reserved.
+            None if findings.admitted() => reserved.push((part.to_owned(), String::new())),
+            None => {
+                let field = annotation_field(RESERVED_ADDRESSES);
+                let remedy = "write ADDRESSES=NAMESPACE or ADDRESSES=NAMESPACE/NAME";
+                findings.refuse(field, part, "it does not say for which Services", remedy);
+            }
+        }
+    }
+    reserved
 }
 
 impl From<ServiceAllocation> for PoolAllocation {
@@ -170,9 +236,20 @@ impl From<&PoolRow> for IpAddressPool {
     fn from(row: &PoolRow) -> Self {
         let share = row.share_across_namespaces.then(|| "true".to_owned());
         let most = row.addresses_per_namespace.map(|most| most.to_string());
+        let disabled = row.disabled.then(|| "true".to_owned());
+        let excluded = (!row.excluded.is_empty()).then(|| row.excluded.join(", "));
+        let reserved = row.reserved.iter();
+        let reserved: Vec<String> = reserved
+            .map(|(range, services)| format!("{range}={services}"))
+            .collect();
+        let reserved = (!reserved.is_empty()).then(|| reserved.join(", "));
         let annotations = [
             (SHARE_ACROSS_NAMESPACES, share),
             (ADDRESSES_PER_NAMESPACE, most),
+            (DISABLED, disabled),
+            (COOL_DOWN, row.cool_down.map(show_duration)),
+            (EXCLUDED_ADDRESSES, excluded),
+            (RESERVED_ADDRESSES, reserved),
         ];
         let annotations = annotations.into_iter();
         Self {
@@ -262,6 +339,10 @@ mod tests {
             avoid_buggy: true,
             share_across_namespaces: true,
             addresses_per_namespace: Some(3),
+            disabled: true,
+            cool_down: Some(std::time::Duration::from_secs(90)),
+            excluded: vec!["192.0.2.1".to_owned(), "192.0.2.4/31".to_owned()],
+            reserved: vec![("192.0.2.8/30".to_owned(), "shop/web".to_owned())],
             allocation: Some(PoolAllocation {
                 priority: 3,
                 namespaces: vec!["shop".to_owned()],
@@ -297,6 +378,24 @@ mod tests {
             let refused = read(word).unwrap_err();
             assert_eq!(refused.len(), 1, "{word}");
             assert!(refused[0].to_string().contains("addresses-per-namespace"));
+        }
+    }
+
+    #[test]
+    fn extensions_of_a_pool_that_can_not_be_read_are_reported_with_their_annotation() {
+        for (key, word) in [
+            ("landfall.dev/disabled", "yes"),
+            ("landfall.dev/cool-down", "a while"),
+            ("landfall.dev/share-across-namespaces", "1"),
+            ("landfall.dev/reserved-addresses", "192.0.2.1"),
+        ] {
+            let metadata = serde_json::json!({"name": "edge", "annotations": {key: word}});
+            let pool: IpAddressPool =
+                serde_json::from_value(serde_json::json!({ "metadata": metadata })).unwrap();
+            let refused = pool.into_row().unwrap_err();
+            assert_eq!(refused.len(), 1, "{key}");
+            assert_eq!(refused[0].field, Some(annotation_field(key)));
+            assert_eq!(refused[0].value.as_deref(), Some(word));
         }
     }
 

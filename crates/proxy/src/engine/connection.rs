@@ -28,7 +28,7 @@ use landfall_sys::stream::Stream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::member_socket::MemberSocket;
-use super::pump::{Rest, Way};
+use super::pump::{Direction, Rest};
 use super::slab::Key;
 use super::{Tools, client_token, millis};
 use crate::access_log::{self, Note};
@@ -49,9 +49,9 @@ pub(super) struct Connection {
     phase: Phase,
     member: Option<(Lease, MemberSocket)>,
     /// From the client to the member.
-    inward: Way,
+    inward: Direction,
     /// From the member to the client.
-    outward: Way,
+    outward: Direction,
     /// Whether the engine reports when the client can be written to.
     watches_writing: bool,
     client_active: u64,
@@ -129,7 +129,7 @@ impl Connection {
                 until: now + u64::from(wait),
             },
         };
-        let mut outward = Way::new();
+        let mut outward = Direction::new();
         outward.writable = true;
         let began = Instant::now();
         let note = listener.note(inbound.client);
@@ -141,7 +141,7 @@ impl Connection {
             local: (inbound.local != own).then(|| Box::new(inbound.local)),
             phase,
             member: None,
-            inward: Way::new(),
+            inward: Direction::new(),
             outward,
             watches_writing: false,
             client_active: now,
@@ -346,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// Moves bytes both ways as far as they go.
+    /// Moves bytes in both directions as far as they go.
     fn advance(&mut self, tools: &mut Tools) -> Step {
         let Some((lease, member_socket)) = &mut self.member else {
             return Step::End(End::Closed);
@@ -361,13 +361,13 @@ impl Connection {
             // The first bytes cannot be held back by what is under way; later ones could.
             member_socket.set_nodelay();
         }
-        let (room, pipes) = (&mut *tools.room, &mut tools.pipes);
+        let (buffer, pipes) = (&mut *tools.buffer, &mut tools.pipes);
         let inward = self
             .inward
-            .pump(&self.client, &member_socket.stream, room, pipes);
+            .pump(&self.client, &member_socket.stream, buffer, pipes);
         let outward = self
             .outward
-            .pump(&member_socket.stream, &self.client, room, pipes);
+            .pump(&member_socket.stream, &self.client, buffer, pipes);
         let passed_in = self.inward.moved - before[0];
         let passed_out = self.outward.moved - before[2];
         if passed_in > 0 || self.outward.sent > before[3] {

@@ -53,7 +53,7 @@ pub(super) struct Flows {
     times: Wheel,
     batch: Batch,
     /// Room for a datagram behind its PROXY header.
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     due: Vec<u32>,
     /// Sockets with more to read.
     eager: Vec<Subject>,
@@ -82,7 +82,7 @@ impl Flows {
             table: Slab::default(),
             times: Wheel::new(now),
             batch: Batch::default(),
-            room: Vec::new(),
+            buffer: Vec::new(),
             due: Vec::new(),
             eager: Vec::new(),
         }

@@ -10,7 +10,7 @@
 //!
 //! Memory: an idle connection costs a row of under 400 bytes here (measured: 341 bytes each with
 //! 6,000 of them) and two sockets in the kernel; it holds no buffer. A connection whose receiver
-//! takes nothing holds at most 64 KiB per way here, or after its first 128 KiB a pipe in the
+//! takes nothing holds at most 64 KiB per direction here, or after its first 128 KiB a pipe in the
 //! kernel: of 1 MiB while there are such, then of 256 KiB, all workers together at most 128 MiB,
 //! and a quarter less than what a user without special rights may have. A UDP flow costs about 500
 //! bytes and one socket.
@@ -141,7 +141,7 @@ pub(crate) struct Engine {
 /// What connections use in turn.
 struct Tools {
     epoll: Epoll,
-    room: Box<[u8]>,
+    buffer: Box<[u8]>,
     pipes: Pipes,
     member_sockets: MemberSockets,
     now: u64,
@@ -149,7 +149,7 @@ struct Tools {
 
 /// How much a worker may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+pub(crate) struct Capacity {
     /// Pipes.
     pub(crate) pipes: usize,
     /// Spare sockets toward members, of each family.
@@ -178,7 +178,7 @@ impl Engine {
         commands: mpsc::Receiver<Command>,
         resume: mpsc::Sender<Command>,
         tasks: TaskTracker,
-        room: Room,
+        capacity: Capacity,
     ) -> io::Result<Self> {
         let now = coarse_millis();
         let (epoll, timer) = (Epoll::new()?, Timer::new()?);
@@ -189,9 +189,9 @@ impl Engine {
             tasks,
             tools: Tools {
                 epoll,
-                room: vec![0; pump::ROOM].into_boxed_slice(),
-                pipes: Pipes::new(room.pipes),
-                member_sockets: MemberSockets::new(room.spares),
+                buffer: vec![0; pump::BUFFER_SIZE].into_boxed_slice(),
+                pipes: Pipes::new(capacity.pipes),
+                member_sockets: MemberSockets::new(capacity.spares),
                 now,
             },
             events: Events::default(),

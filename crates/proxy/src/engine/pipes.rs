@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use landfall_sys::pipe::{self, Pipe};
 
-/// How many pipes a worker makes at most; ways beyond that are copied.
+/// How many pipes a worker makes at most; directions beyond that are copied.
 pub(super) const MAX_PIPES: usize = 256;
 
 /// How many empty pipes a worker keeps. One is in use at a time but for those that receivers hold

@@ -69,9 +69,9 @@ impl Engine {
         let Some(proxy_header) = self.proxy_headers.get_mut(key) else {
             return;
         };
-        let room = self.tools.room.get_mut(..MAX_HEADER).unwrap_or_default();
-        let seen = match proxy_header.stream.peek(room) {
-            Ok(count) => room.get(..count).unwrap_or_default(),
+        let buffer = self.tools.buffer.get_mut(..MAX_HEADER).unwrap_or_default();
+        let seen = match proxy_header.stream.peek(buffer) {
+            Ok(count) => buffer.get(..count).unwrap_or_default(),
             Err(error) if would_block(&error) => return,
             Err(_) => return self.refuse_proxy_header(key),
         };
@@ -79,7 +79,7 @@ impl Engine {
             Parsed::Header(origin, length) => {
                 let taken = proxy_header
                     .stream
-                    .receive(room.get_mut(..length).unwrap_or_default());
+                    .receive(buffer.get_mut(..length).unwrap_or_default());
                 if taken.is_ok_and(|count| count == length) {
                     self.accept_proxy_header(key, origin);
                 } else {

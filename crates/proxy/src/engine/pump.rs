@@ -1,10 +1,10 @@
-//! Moving bytes one way, from one socket to another. Holds bytes only while the receiver takes
-//! none; never waits, never decides what happens to the connection.
+//! Moving bytes one direction, from one socket to another. Holds bytes only while the receiver
+//! takes none; never waits, never decides what happens to the connection.
 //!
-//! Bytes are read into room that all connections of a worker share and written from there at once.
-//! What the receiver does not take is kept aside, at most [`ROOM`] bytes. A way that keeps filling
-//! the room switches to splice(2): bytes then stay in the kernel, and what is not taken waits in a
-//! pipe.
+//! Bytes are read into buffer that all connections of a worker share and written from there at
+//! once. What the receiver does not take is kept aside, at most [`BUFFER_SIZE`] bytes. A direction
+//! that keeps filling the buffer switches to splice(2): bytes then stay in the kernel, and what is
+//! not taken waits in a pipe.
 
 use std::io;
 
@@ -12,24 +12,24 @@ use landfall_sys::stream::{Half, Stream};
 
 use super::pipes::{Pipes, Reserved};
 
-/// Size of the shared room, and the most that a way keeps aside.
-pub(super) const ROOM: usize = 64 * 1024;
+/// Size of the shared buffer, and the most that a direction keeps aside.
+pub(super) const BUFFER_SIZE: usize = 64 * 1024;
 
 /// Fewer kept bytes than this are sent together with what follows them.
 const LITTLE: usize = 512;
 
-/// After this many bytes, a way that fills the room is spliced.
+/// After this many bytes, a direction that fills the buffer is spliced.
 const SPLICE_AFTER: u64 = 128 * 1024;
 
 /// A splice that brings less than this ends splicing: for small pieces two copies cost less.
 const SPLICE_LEAST: usize = 8 * 1024;
 
-/// How many bytes one way may move before others have their turn.
+/// How many bytes one direction may move before others have their turn.
 const SHARE: u64 = 1024 * 1024;
 
-/// One way of a connection.
+/// One direction of a connection.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Direction {
     /// Reading may bring something.
     pub(super) readable: bool,
     /// The sender said that it has finished; the end is behind what is still unread.
@@ -55,7 +55,7 @@ enum Held {
     Pipe(Box<Reserved>),
 }
 
-/// Why a way rests.
+/// Why a direction rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// There is nothing to read at present, or nothing can be written: an event will follow.
@@ -75,10 +75,10 @@ pub(super) enum Broken {
     Receiver(io::Error),
 }
 
-// === impl Way ===
+// === impl Direction ===
 
-impl Way {
-    /// A way on which nothing has happened yet.
+impl Direction {
+    /// A direction on which nothing has happened yet.
     pub(super) fn new() -> Self {
         Self {
             readable: false,
@@ -119,11 +119,11 @@ impl Way {
         &mut self,
         from: &Stream,
         to: &Stream,
-        room: &mut [u8],
+        buffer: &mut [u8],
         pipes: &mut Pipes,
     ) -> Result<Rest, Broken> {
         if self.readable && matches!(self.held, Held::Bytes { .. }) {
-            self.hold_more(from, room)?;
+            self.hold_more(from, buffer)?;
         }
         let begun = self.moved;
         while self.moved - begun < SHARE {
@@ -137,7 +137,7 @@ impl Way {
                 return Ok(Rest::Waiting);
             }
             if !self.splicing || !self.splice(from, pipes)? {
-                self.copy(from, to, room)?;
+                self.copy(from, to, buffer)?;
             }
         }
         Ok(Rest::Share)
@@ -145,28 +145,31 @@ impl Way {
 
     /// Puts what can be read behind what is kept, if that is little: a PROXY header and the
     /// client's first bytes then leave together.
-    fn hold_more(&mut self, from: &Stream, room: &mut [u8]) -> Result<(), Broken> {
+    fn hold_more(&mut self, from: &Stream, buffer: &mut [u8]) -> Result<(), Broken> {
         let kept = if let Held::Bytes { bytes, .. } = &self.held {
             bytes.len()
         } else {
             0
         };
         if self.writable && kept < LITTLE {
-            let count = self.read(from, room.get_mut(..ROOM - LITTLE).unwrap_or_default())?;
-            self.hold(room.get(..count).unwrap_or_default());
+            let count = self.read(
+                from,
+                buffer.get_mut(..BUFFER_SIZE - LITTLE).unwrap_or_default(),
+            )?;
+            self.hold(buffer.get(..count).unwrap_or_default());
         }
         Ok(())
     }
 
-    /// Reads what is there into `room`. Zero: nothing is there.
-    fn read(&mut self, from: &Stream, room: &mut [u8]) -> Result<usize, Broken> {
-        match from.receive(room) {
+    /// Reads what is there into `buffer`. Zero: nothing is there.
+    fn read(&mut self, from: &Stream, buffer: &mut [u8]) -> Result<usize, Broken> {
+        match from.receive(buffer) {
             Ok(0) => {
                 self.ended = true;
                 Ok(0)
             }
             Ok(count) => {
-                self.readable = self.hangup || count == room.len();
+                self.readable = self.hangup || count == buffer.len();
                 self.moved += count as u64;
                 Ok(count)
             }
@@ -228,10 +231,10 @@ impl Way {
         }
     }
 
-    fn copy(&mut self, from: &Stream, to: &Stream, room: &mut [u8]) -> Result<(), Broken> {
-        let count = self.read(from, room)?;
-        let bytes = room.get(..count).unwrap_or_default();
-        self.splicing = count == room.len() && self.moved >= SPLICE_AFTER;
+    fn copy(&mut self, from: &Stream, to: &Stream, buffer: &mut [u8]) -> Result<(), Broken> {
+        let count = self.read(from, buffer)?;
+        let bytes = buffer.get(..count).unwrap_or_default();
+        self.splicing = count == buffer.len() && self.moved >= SPLICE_AFTER;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -305,11 +308,11 @@ mod tests {
         (Stream::accept(&listener).unwrap().0, far)
     }
 
-    /// Sends bytes through a way, and returns what arrived and the most that one turn moved.
+    /// Sends bytes through a direction, and returns what arrived and the most that one turn moved.
     fn carry(bytes: &[u8], mut pipes: Pipes) -> (Vec<u8>, u64) {
         let (from, mut sender) = pair();
         let (to, mut reader) = pair();
-        let (mut way, mut room) = (Way::new(), vec![0; ROOM]);
+        let (mut direction, mut buffer) = (Direction::new(), vec![0; BUFFER_SIZE]);
         let mut most = 0;
         let received = std::thread::scope(|scope| {
             scope.spawn(move || sender.write_all(bytes).unwrap());
@@ -319,19 +322,19 @@ mod tests {
             });
             loop {
                 // As if an event had said so: what is not true shows when it is tried.
-                (way.readable, way.writable) = (true, true);
-                let before = way.moved;
-                let rest = way.pump(&from, &to, &mut room, &mut pipes).unwrap();
-                most = most.max(way.moved - before);
+                (direction.readable, direction.writable) = (true, true);
+                let before = direction.moved;
+                let rest = direction.pump(&from, &to, &mut buffer, &mut pipes).unwrap();
+                most = most.max(direction.moved - before);
                 if rest == Rest::Ended {
                     break;
                 }
             }
-            way.close(&to);
+            direction.close(&to);
             received.join().unwrap().unwrap()
         });
         assert_eq!(
-            (way.moved, way.sent),
+            (direction.moved, direction.sent),
             (bytes.len() as u64, bytes.len() as u64)
         );
         (received, most)

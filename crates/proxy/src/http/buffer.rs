@@ -148,9 +148,9 @@ impl Buffer {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         self.make_room()?;
-        let mut room = ReadBuf::new(self.storage.get_mut(self.end..).unwrap_or_default());
-        let polled = Pin::new(source).poll_read(context, &mut room);
-        let (count, full) = (room.filled().len(), room.remaining() == 0);
+        let mut buffer = ReadBuf::new(self.storage.get_mut(self.end..).unwrap_or_default());
+        let polled = Pin::new(source).poll_read(context, &mut buffer);
+        let (count, full) = (buffer.filled().len(), buffer.remaining() == 0);
         if count == 0 && self.is_empty() {
             self.release();
         } else if polled.is_pending() {

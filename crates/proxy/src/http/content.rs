@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
-use super::pace::{Pace, Paced};
+use super::backpressure::{Backpressure, TrackedBytes};
 use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
 use crate::memory::ConnectionMemory;
@@ -28,7 +28,7 @@ const READ_ON: Duration = Duration::from_secs(2);
 pub(super) struct RequestContent {
     source: Source,
     /// How a member over HTTP/2 takes it.
-    pace: Option<Arc<Pace>>,
+    backpressure: Option<Arc<Backpressure>>,
     /// What its client's connection holds.
     ledger: Option<Arc<ConnectionMemory>>,
     progress: Arc<Progress>,
@@ -150,7 +150,7 @@ impl RequestContent {
             .store(matches!(source, Source::Empty), Ordering::Relaxed);
         Self {
             source,
-            pace: None,
+            backpressure: None,
             ledger,
             progress: Arc::new(progress),
         }
@@ -224,23 +224,27 @@ impl RequestContent {
 }
 
 impl Body for RequestContent {
-    type Data = Paced;
+    type Data = TrackedBytes;
     type Error = BodyFailed;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Paced>, BodyFailed>>> {
+    ) -> Poll<Option<Result<Frame<TrackedBytes>, BodyFailed>>> {
         let this = &mut *self;
         let ledger = this.ledger.as_ref();
-        let pace = this.pace.get_or_insert_with(|| Pace::of(ledger)).clone();
-        if pace.poll_room(context).is_pending() {
+        let backpressure = this
+            .backpressure
+            .get_or_insert_with(|| Backpressure::of(ledger))
+            .clone();
+        if backpressure.poll_capacity(context).is_pending() {
             this.is_held_up();
             return Poll::Pending;
         }
         let polled = this.poll_next(context);
         polled.map(|next| {
-            let hand_over = |frame: Frame<Bytes>| frame.map_data(|bytes| pace.hand_over(bytes));
+            let hand_over =
+                |frame: Frame<Bytes>| frame.map_data(|bytes| backpressure.hand_over(bytes));
             next.map(|frame| frame.map(hand_over))
         })
     }
@@ -345,10 +349,10 @@ impl SilenceTimer {
 mod tests {
     use std::future::poll_fn;
 
-    use super::super::pace::MAX_FRAMES;
+    use super::super::backpressure::MAX_FRAMES;
     use super::*;
 
-    type Polled = Poll<Option<Result<Frame<Paced>, BodyFailed>>>;
+    type Polled = Poll<Option<Result<Frame<TrackedBytes>, BodyFailed>>>;
 
     async fn next(content: &mut RequestContent) -> Polled {
         let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *content).poll_frame(context)));

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 use super::fields::Forwarding;
 use super::h1::body::{BadBody, Decoder, Framing, Kind};
-use super::h1::head::{MAX_FIELDS, Room};
+use super::h1::head::{FieldBuffer, MAX_FIELDS};
 use super::h1::request::RequestHead;
 use super::h1::response::ResponseHead;
 use super::refusal::Refusal;
@@ -96,8 +96,8 @@ fn fuzz_http1_requests() {
     let forwarding = forwarding();
     run("http1-requests", |random| {
         let bytes = random.broken(seeds);
-        let mut room = Room::new();
-        let Ok(Some(head)) = RequestHead::read(&bytes, &mut room) else {
+        let mut buffer = FieldBuffer::new();
+        let Ok(Some(head)) = RequestHead::read(&bytes, &mut buffer) else {
             return;
         };
         let facts = head.facts();
@@ -106,8 +106,8 @@ fn fuzz_http1_requests() {
         let mut out = Vec::new();
         head.write(&forwarding, &mut out);
         let lines = |bytes: &[u8]| bytes.split(|&byte| byte == b'\n').count();
-        let mut room = Room::new();
-        let again = match RequestHead::read(&out, &mut room) {
+        let mut buffer = FieldBuffer::new();
+        let again = match RequestHead::read(&out, &mut buffer) {
             // Beside as many fields as may come there is room for those of the proxy.
             Err(Refusal::HeadTooLarge) if lines(&out) > MAX_FIELDS + NO_FIELDS => return,
             again => again.unwrap().unwrap(),
@@ -136,16 +136,16 @@ fn fuzz_http1_responses() {
         words: WORDS,
         longest: 2 * MAX_HEAD,
     };
-    let mut room = Room::new();
+    let mut buffer = FieldBuffer::new();
     let upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
-    let request = RequestHead::read(upgrade, &mut room)
+    let request = RequestHead::read(upgrade, &mut buffer)
         .unwrap()
         .unwrap()
         .facts();
     run("http1-responses", |random| {
         let bytes = random.broken(seeds);
-        let mut room = Room::new();
-        if let Ok(Some(head)) = ResponseHead::read(&bytes, &mut room, request) {
+        let mut buffer = FieldBuffer::new();
+        if let Ok(Some(head)) = ResponseHead::read(&bytes, &mut buffer, request) {
             assert!(head.facts().length <= bytes.len());
             let _ = head.to_response();
         }
@@ -252,8 +252,8 @@ impl Place {
                 std::future::pending::<()>().await;
             };
             let listen = async {
-                let mut room = [0; 4096];
-                while reads && !matches!(from.read(&mut room).await, Ok(0) | Err(_)) {}
+                let mut buffer = [0; 4096];
+                while reads && !matches!(from.read(&mut buffer).await, Ok(0) | Err(_)) {}
                 std::future::pending::<()>().await;
             };
             tokio::select! {

@@ -10,6 +10,7 @@
 //! head is read strictly and rewritten, the body goes from the buffer that it was read into to
 //! the other socket. Never looks into a body and never stores one.
 
+mod backpressure;
 mod buffer;
 mod content;
 mod fields;
@@ -19,7 +20,6 @@ mod fuzz;
 mod h1;
 mod h2;
 mod over_http2;
-mod pace;
 mod record;
 mod redirect;
 mod refusal;

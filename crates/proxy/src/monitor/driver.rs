@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use super::check::{Question, check};
 use super::failure::{Failure, Sign};
-use super::fsm::{Change, Order, Pace, Schedule, Transition, Verdict};
+use super::fsm::{Change, Order, Schedule, Timing, Transition, Verdict};
 use super::turns::{Counts, Turns};
 use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Health;
@@ -137,7 +137,7 @@ impl Watch {
             (Some(monitor), None) => {
                 self.active = Some(Active {
                     question: question(&config, monitor),
-                    schedule: Schedule::start(pace(monitor), members.iter().copied(), now),
+                    schedule: Schedule::start(timing(monitor), members.iter().copied(), now),
                     monitor: monitor.clone(),
                     members,
                 });
@@ -149,11 +149,11 @@ impl Watch {
                     let change = if restarts {
                         Change::Question
                     } else {
-                        Change::PaceOnly
+                        Change::TimingOnly
                     };
                     active
                         .schedule
-                        .update(pace(monitor), change, members.iter().copied(), now);
+                        .update(timing(monitor), change, members.iter().copied(), now);
                     active.monitor.clone_from(monitor);
                     active.question = question;
                     active.members = members;
@@ -228,8 +228,8 @@ impl Watch {
     }
 }
 
-fn pace(monitor: &Monitor) -> Pace {
-    Pace {
+fn timing(monitor: &Monitor) -> Timing {
+    Timing {
         delay: monitor.delay.clamp(MIN_DELAY, MAX_DELAY),
         max_retries: monitor.max_retries,
         max_retries_down: monitor.max_retries_down,

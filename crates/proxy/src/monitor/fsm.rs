@@ -24,7 +24,7 @@ use crate::pool::Health;
 
 /// How often to check, and how many equal results in a row decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct Timing {
     /// From the start of one check to the start of the next.
     pub delay: Duration,
     /// Good checks in a row that bring a member back; zero counts as one.
@@ -67,8 +67,8 @@ pub struct Order {
 /// Whether a change of the monitor leaves earlier results worth something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Same question to the members, possibly asked at another pace.
-    PaceOnly,
+    /// Same question to the members, possibly at other intervals.
+    TimingOnly,
     /// Another question (type, path, codes, port, protocol): health stays until new results
     /// overrule it, the counting in a row starts again and all members are checked at once.
     Question,
@@ -77,7 +77,7 @@ pub enum Change {
 /// The checks of one pool.
 #[derive(Debug)]
 pub struct Schedule {
-    pace: Pace,
+    timing: Timing,
     members: BTreeMap<SocketAddr, Checked>,
     next_ticket: u64,
 }
@@ -105,9 +105,13 @@ enum Phase {
 impl Schedule {
     /// The checks of a pool that starts now: all members are due at once, and one failed check is
     /// enough to take one of them out.
-    pub fn start(pace: Pace, members: impl IntoIterator<Item = SocketAddr>, now: Instant) -> Self {
+    pub fn start(
+        timing: Timing,
+        members: impl IntoIterator<Item = SocketAddr>,
+        now: Instant,
+    ) -> Self {
         let mut schedule = Self {
-            pace,
+            timing,
             members: BTreeMap::new(),
             next_ticket: 0,
         };
@@ -121,7 +125,7 @@ impl Schedule {
     /// place in time, new ones are due at once, the others are forgotten.
     pub fn update(
         &mut self,
-        pace: Pace,
+        timing: Timing,
         change: Change,
         members: impl IntoIterator<Item = SocketAddr>,
         now: Instant,
@@ -131,7 +135,7 @@ impl Schedule {
             let checked = match before.remove(&member) {
                 Some(mut checked) => {
                     match change {
-                        Change::PaceOnly => checked.hurry(now + pace.delay),
+                        Change::TimingOnly => checked.hurry(now + timing.delay),
                         Change::Question => checked.ask_again(now),
                     }
                     checked
@@ -140,7 +144,7 @@ impl Schedule {
             };
             self.members.insert(member, checked);
         }
-        self.pace = pace;
+        self.timing = timing;
     }
 
     /// When [`Self::due`] has something to say next; `None` while every check is running.
@@ -165,7 +169,7 @@ impl Schedule {
     /// Takes a result. Results that are not waited for any more change nothing: then `None`, as for
     /// a result that leaves the member as it is.
     pub fn finished(&mut self, order: Order, verdict: Verdict, now: Instant) -> Option<Transition> {
-        let pace = self.pace;
+        let timing = self.timing;
         let checked = self.members.get_mut(&order.member)?;
         let Phase::Running { since, ticket } = checked.phase else {
             return None;
@@ -174,16 +178,16 @@ impl Schedule {
             return None;
         }
         let pause = if checked.begun {
-            pace.delay
+            timing.delay
         } else {
-            first_pause(order.member, pace.delay)
+            first_pause(order.member, timing.delay)
         };
         checked.begun = true;
         checked.phase = Phase::Waiting {
             until: (since + pause).max(now),
         };
         let from = checked.health;
-        let to = checked.validate(verdict, pace);
+        let to = checked.validate(verdict, timing);
         (from != to).then_some(Transition { from, to })
     }
 
@@ -239,15 +243,15 @@ impl Checked {
         self.phase = Phase::Waiting { until: now };
     }
 
-    fn validate(&mut self, verdict: Verdict, pace: Pace) -> Health {
+    fn validate(&mut self, verdict: Verdict, timing: Timing) -> Health {
         let (against, needed, other) = match (self.health, verdict) {
             (_, Verdict::Unclear) => return self.health,
             (Health::Unknown, Verdict::Good) => (true, 1, Health::Up),
             (Health::Unknown, Verdict::Bad) if self.hasty => (true, 1, Health::Down),
             (Health::Unknown | Health::Up, Verdict::Bad) => {
-                (true, pace.max_retries_down, Health::Down)
+                (true, timing.max_retries_down, Health::Down)
             }
-            (Health::Down, Verdict::Good) => (true, pace.max_retries, Health::Up),
+            (Health::Down, Verdict::Good) => (true, timing.max_retries, Health::Up),
             (Health::Up, Verdict::Good) => (false, 0, Health::Up),
             (Health::Down, Verdict::Bad) => (false, 0, Health::Down),
         };

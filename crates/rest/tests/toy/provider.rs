@@ -209,7 +209,7 @@ fn failure(error: ApiError) -> ProviderError {
     ProviderError {
         retry: error.retry(),
         reason: Reason::error(Code::ProviderFailed, error.without_id()),
-        scope: Scope::Pass,
+        scope: Scope::Reconcile,
     }
 }
 

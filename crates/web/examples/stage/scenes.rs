@@ -231,7 +231,7 @@ pub fn metrics() -> MetricsView {
             sum: 0.75,
             count: 52,
         },
-        passes: counts(&[("changed", 6), ("refused", 2), ("unchanged", 44)]),
+        reconciles: counts(&[("changed", 6), ("refused", 2), ("unchanged", 44)]),
         steps: counts(&[("assign", 4), ("listen", 7)]),
         failed_steps: counts(&[("listen", 1)]),
         queued: 1,

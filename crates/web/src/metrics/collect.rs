@@ -253,7 +253,7 @@ impl Snapshot {
                 .collect()
         };
         page.histogram(&table::RECONCILE, &self.engine.reconcile_seconds)?;
-        page.series(&table::PASSES, by_name(&self.engine.passes))?;
+        page.series(&table::RECONCILES, by_name(&self.engine.reconciles))?;
         page.one(&table::QUEUED, self.engine.queued)?;
         let suppressed = [
             ("aggregated", self.engine.events_aggregated),

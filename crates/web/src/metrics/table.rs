@@ -146,7 +146,7 @@ metrics! {
         "Addresses of the address pool that one namespace may hold, if that is limited.";
     RECONCILE = Histogram "landfall_reconcile_duration" unit "seconds" []
         "Duration of reconciles of one Service.";
-    PASSES = Counter "landfall_reconcile_passes" ["outcome"]
+    RECONCILES = Counter "landfall_reconciles" ["outcome"]
         "Reconciles of one Service, by outcome.";
     QUEUED = Gauge "landfall_reconcile_queue" []
         "Services that wait to be reconciled.";

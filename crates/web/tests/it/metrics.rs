@@ -64,7 +64,7 @@ async fn the_numbers_are_those_of_the_view() {
         r#"landfall_pool_assigned_addresses{pool="edge",family="IPv4"} 7"#,
         r#"landfall_pool_available_addresses{pool="edge",family="IPv6"} 9223372036854775807"#,
         r#"landfall_plan_steps_total{kind="listen"} 7"#,
-        r#"landfall_reconcile_passes_total{outcome="unchanged"} 44"#,
+        r#"landfall_reconciles_total{outcome="unchanged"} 44"#,
         r#"landfall_reconcile_duration_seconds_bucket{le="0.01"} 49"#,
         r#"landfall_reconcile_duration_seconds_bucket{le="+Inf"} 52"#,
         "landfall_reconcile_duration_seconds_count 52",

@@ -27,7 +27,7 @@ async fn a_conflict_is_retried_with_growing_pauses_and_without_a_warning() {
     *lab.source.conflicts.lock().unwrap() = usize::MAX;
     lab.apply(web("a")).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let conflicts = lab.handle.metrics.view().passes["outdated"];
+    let conflicts = lab.handle.metrics.view().reconciles["outdated"];
     // 50 ms, 100 ms, 200 ms, ... : eight pauses are more than the time that has passed.
     assert!((5..=10).contains(&conflicts), "{conflicts} in ten seconds");
     assert_eq!(lab.warnings_of("SyncLoadBalancerFailed"), 0);

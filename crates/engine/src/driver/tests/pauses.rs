@@ -51,7 +51,7 @@ async fn a_pause_that_the_provider_asks_for_holds_whatever_else_changes() {
     lab.wakes.send(uid("a")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(lab.shelf.looks("a"), 1);
-    assert_eq!(lab.handle.metrics.view().passes["paused"], 1);
+    assert_eq!(lab.handle.metrics.view().reconciles["paused"], 1);
     lab.shelf.fails.lock().unwrap().clear();
     tokio::time::sleep(MINUTE).await;
     assert!(programmed(&lab.source.rows.lock().unwrap(), "a"));

@@ -94,7 +94,7 @@ async fn where_several_instances_may_hold_something_each_is_asked_until_it_has_a
     let error = ProviderError {
         reason: error,
         retry: Retry::Backoff,
-        scope: landfall_model::provider::Scope::Pass,
+        scope: landfall_model::provider::Scope::Reconcile,
     };
     inner.fails.lock().unwrap().insert(row.uid.clone(), error);
     let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));

@@ -44,7 +44,7 @@ async fn a_plan_that_repeats_the_same_writes_for_ever_is_stopped_and_reported() 
     // A pause of a minute, of two, of four, ...: a try each.
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!((13..=40).contains(&written(&lab)), "{}", written(&lab));
-    assert!(lab.handle.metrics.view().passes["stuck"] >= 3);
+    assert!(lab.handle.metrics.view().reconciles["stuck"] >= 3);
     lab.stop().await;
 }
 
@@ -75,7 +75,7 @@ async fn a_long_way_of_different_steps_is_gone_to_its_end() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(written(&lab), 30);
     assert!(!lab.says("a", Code::NotConverging));
-    assert!(!lab.handle.metrics.view().passes.contains_key("stuck"));
+    assert!(!lab.handle.metrics.view().reconciles.contains_key("stuck"));
     lab.stop().await;
 }
 
@@ -107,8 +107,8 @@ async fn a_new_service_takes_one_pass_although_the_source_reports_back_what_was_
     })
     .await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let passes = lab.handle.metrics.view().passes;
-    assert_eq!(passes, BTreeMap::from([("settled".to_owned(), 100)]));
+    let reconciles = lab.handle.metrics.view().reconciles;
+    assert_eq!(reconciles, BTreeMap::from([("settled".to_owned(), 100)]));
     lab.stop().await;
 }
 

@@ -3,7 +3,7 @@
 
 use landfall_model::reach::MemberRules;
 use landfall_model::recorded::recorded_instance;
-use landfall_model::rows::{NamespaceRow, PoolOrigin};
+use landfall_model::rows::{NamespaceRow, PoolOrigin, ResourceKind};
 use landfall_model::status::{ACCEPTED_VERSION, HELD_ADDRESSES, INSTANCE};
 
 use super::*;
@@ -783,6 +783,55 @@ async fn pools_that_change_together_come_into_force_together() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(reported(&lab), [(vec!["two".to_owned()], true)]);
     lab.stop().await;
+}
+
+fn resource(name: &str, interface: &str) -> Fact {
+    let shape: landfall_model::wire::Resource = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": name, "namespace": "system"}, "spec": {"interfaces": [interface]},
+    }))
+    .unwrap();
+    Fact::Resource(Arc::new(
+        shape.into_row(ResourceKind::L2Advertisement).unwrap(),
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn resources_that_change_together_come_into_force_together_where_they_are_read() {
+    for reads in [true, false] {
+        let mut shelf = Shelf::new(9);
+        if reads {
+            shelf.profile.resources = &[ResourceKind::L2Advertisement];
+        }
+        let leading = watch::Sender::new(Role::Leading { term: 0 }).subscribe();
+        let services = vec![svc("web").port(80).row()];
+        let lab = Lab::start_over(shelf, Classes::only("local"), services, leading).await;
+        lab.until_ready().await;
+        let reported = |lab: &Lab| std::mem::take(&mut *lab.shelf.resources.lock().unwrap());
+        let looks = |lab: &Lab| std::mem::take(&mut *lab.shelf.looks.lock().unwrap()).len();
+        let expected = if reads { vec![Vec::new()] } else { Vec::new() };
+        assert_eq!(reported(&lab), expected as Vec<Vec<String>>);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        looks(&lab);
+        for fact in [
+            resource("b", "eth0"),
+            resource("a", "eth0"),
+            resource("b", "eth1"),
+        ] {
+            lab.source.facts.send(fact).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(60)).await;
+        }
+        assert_eq!((reported(&lab), looks(&lab)), (Vec::new(), 0));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if reads {
+            let both = ["L2Advertisement system/a", "L2Advertisement system/b"];
+            assert_eq!(reported(&lab), [both.map(str::to_owned)]);
+            assert!(looks(&lab) > 0);
+        } else {
+            // It costs nothing where nothing reads it.
+            assert_eq!((reported(&lab), looks(&lab)), (Vec::new(), 0));
+        }
+        lab.stop().await;
+    }
 }
 
 /// What is said of a Service before anything is made for it.

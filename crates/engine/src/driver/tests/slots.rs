@@ -72,12 +72,12 @@ async fn a_pass_that_does_not_end_is_broken_off_and_its_slot_is_free() {
     let lab = Lab::start_over(hanging(), Classes::only("local"), webs(17), leading).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     lab.shelf.hangs.store(false, Ordering::Relaxed);
-    tokio::time::sleep(PASS_LIMIT / 2).await;
+    tokio::time::sleep(RECONCILE_LIMIT / 2).await;
     assert!(!programmed(&lab.source.rows.lock().unwrap(), "s16"));
-    tokio::time::sleep(PASS_LIMIT).await;
+    tokio::time::sleep(RECONCILE_LIMIT).await;
     let rows = lab.source.rows.lock().unwrap().clone();
     assert!(rows.keys().all(|key| programmed(&rows, key.name())));
-    assert_eq!(lab.handle.metrics.view().passes["failed"], 16);
+    assert_eq!(lab.handle.metrics.view().reconciles["failed"], 16);
     lab.stop().await;
 }
 

@@ -621,3 +621,94 @@ fn a_slice_of_no_service_is_left_out_and_leaves_nothing_unclear() {
         (false, 0, 0)
     );
 }
+
+const RESOURCES: &str = "\
+apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata: {name: edge, namespace: metallb-system}
+spec:
+  addresses: [192.0.2.0/28]
+---
+apiVersion: metallb.io/v1beta1
+kind: L2Advertisement
+metadata: {name: edge, namespace: metallb-system}
+spec:
+  interfaces:
+  - eth0
+  - eth1
+---
+apiVersion: metallb.io/v1beta1
+kind: BGPPeer
+metadata: {name: old, namespace: metallb-system}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 192.0.2.1}
+---
+apiVersion: metallb.io/v1beta2
+kind: BGPPeer
+metadata: {name: new, namespace: metallb-system}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 192.0.2.2}
+---
+apiVersion: metallb.io/v1beta1
+kind: BFDProfileList
+items:
+- metadata: {name: fast, namespace: metallb-system}
+  spec: {detectMultiplier: 3}
+";
+
+#[test]
+fn custom_resources_are_read_with_their_spec_and_its_lines() {
+    assert_eq!(
+        clean(RESOURCES),
+        [
+            "IPAddressPool edge",
+            "L2Advertisement metallb-system/edge",
+            "BGPPeer metallb-system/old",
+            "BGPPeer metallb-system/new",
+            "BFDProfile metallb-system/fast",
+        ]
+    );
+    let objects = content(RESOURCES).objects;
+    let rows: Vec<Arc<ResourceRow>> = objects
+        .iter()
+        .map(|found| match &found.object {
+            Object::Pool(row) => row.resource.clone().unwrap(),
+            Object::Resource(row) => row.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        rows[0].spec,
+        serde_json::json!({"addresses": ["192.0.2.0/28"]})
+    );
+    let place = rows[1].origin_of("spec.interfaces[1]").unwrap();
+    assert_eq!(place.to_string(), "web.yaml:13");
+    let versions: Vec<&str> = rows.iter().map(|row| row.api_version.as_str()).collect();
+    assert_eq!(
+        versions[..4],
+        [
+            "metallb.io/v1beta1",
+            "metallb.io/v1beta1",
+            "metallb.io/v1beta1",
+            "metallb.io/v1beta2",
+        ]
+    );
+    assert_eq!(rows[4].spec["detectMultiplier"], 3);
+}
+
+#[test]
+fn a_slip_in_a_custom_resource_is_reported_where_it_stands() {
+    let text = RESOURCES
+        .replace("  interfaces:", "  interface:")
+        .replace("metallb.io/v1beta2", "metallb.io/v1");
+    let content = content(&text);
+    let found = shown(&content);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("spec.interface"), "{found:?}");
+    assert!(found[0].contains("did you mean interfaces?"), "{found:?}");
+    assert!(
+        found[1].contains("write apiVersion: metallb.io/v1beta2"),
+        "{found:?}"
+    );
+    // The peer is not withdrawn because of a slip.
+    assert!(content.unclear);
+    assert_eq!(names(&content).len(), 4);
+}

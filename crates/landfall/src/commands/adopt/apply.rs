@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_kube::lease::{Election, LeaseConfig, identity};
-use landfall_kube::{Connection, access};
+use landfall_kube::{Connection, CustomResources, access};
 use landfall_model::ServiceKey;
-use landfall_model::rows::{Fact, METALLB_NAMESPACE};
+use landfall_model::rows::Fact;
 use landfall_model::status::{ConditionType, ServiceStatus};
 use landfall_model::view::InstanceView;
 use tokio::time::Instant;
@@ -181,7 +181,7 @@ fn is_programmed(status: &ServiceStatus) -> bool {
 
 /// Those of which the API server does not say yet that they are ours.
 async fn unwritten(cluster: &ClusterArgs, keys: &[ServiceKey]) -> anyhow::Result<Vec<ServiceKey>> {
-    let loaded = cluster.load(METALLB_NAMESPACE).await?;
+    let loaded = cluster.load(&CustomResources::default()).await?;
     let rows = loaded.facts.iter().filter_map(|fact| match fact {
         Fact::Service(row) if !is_programmed(&row.status) => Some(&row.key),
         _ => None,

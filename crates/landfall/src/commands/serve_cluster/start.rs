@@ -73,7 +73,7 @@ pub(super) async fn start(
             let Lifetime { tasks, cancel } = lifetime;
             let config = SourceConfig {
                 limits,
-                pool_namespace: Some(options.instances.metallb_namespace().to_owned()),
+                resources: options.instances.resources(),
                 ..SourceConfig::default()
             };
             let (reported_to, role) = (facts.clone(), role.clone());

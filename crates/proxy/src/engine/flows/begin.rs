@@ -56,12 +56,12 @@ impl Flows {
         }
         // Trusted peers bring the clients of many.
         let source = (!trusted).then(|| listener.account().flow_source(inbound.client.ip()));
-        self.room.clear();
+        self.buffer.clear();
         if let Some(version) = config.listener.pool.proxy_protocol {
             let header = Header::new(version, Protocol::Udp, inbound.client, inbound.local);
-            self.room.extend_from_slice(header.as_bytes());
+            self.buffer.extend_from_slice(header.as_bytes());
         }
-        self.room.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
         let received = bytes.len() as u64;
         let excess = place_in_gate.take(Cost::Flow, source).err();
         if excess.is_some_and(|excess| !self.can_make_room(port, source, excess)) {
@@ -109,10 +109,10 @@ impl Flows {
         listener: &Arc<ListenerState>,
         client: SocketAddr,
     ) -> Result<(Lease, OwnedFd), Refusal> {
-        let mut reached = reach(listener, client, &self.room);
+        let mut reached = reach(listener, client, &self.buffer);
         if matches!(reached, Err(Unreached::Here(Shortage::Ports))) && self.end_oldest_of(port) {
             // Others on this machine have the ports: with one of its own back it may do.
-            reached = reach(listener, client, &self.room);
+            reached = reach(listener, client, &self.buffer);
         }
         reached.map_err(|unreached| match unreached {
             Unreached::Members(refusal) => refusal,

@@ -28,7 +28,7 @@ impl Scene {
             flows: Flows::new(0),
             tools: Tools {
                 epoll: Epoll::new().unwrap(),
-                room: Box::default(),
+                buffer: Box::default(),
                 pipes: Pipes::new(0),
                 member_sockets: MemberSockets::new(0),
                 now: 0,

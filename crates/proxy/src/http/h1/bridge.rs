@@ -24,12 +24,12 @@ use crate::access_log;
 use crate::budget::units::UNIT;
 use crate::dial::MAX_TRIES;
 use crate::http::CHUNK;
+use crate::http::backpressure::STREAM_WINDOW;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent, SilenceTimer};
 use crate::http::fields::allowed_in_trailers;
 use crate::http::front::{ClientStream, Settings};
 use crate::http::over_http2::{self, OverHttp2, Sent};
-use crate::http::pace::STREAM_WINDOW;
 use crate::http::refusal::Refusal;
 use crate::memory::{ConnectionMemory, MemoryHold, MemoryOwner};
 

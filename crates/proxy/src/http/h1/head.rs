@@ -14,8 +14,8 @@ pub(in crate::http) const MAX_FIELDS: usize = 100;
 /// Most options in `Connection`: each may name a field, and each field is compared with each.
 pub(in crate::http) const MAX_OPTIONS: usize = 32;
 
-/// Room for the fields of one head.
-pub(in crate::http) struct Room<'b> {
+/// Buffer for the fields of one head.
+pub(in crate::http) struct FieldBuffer<'b> {
     pub(super) fields: [MaybeUninit<Header<'b>>; MAX_FIELDS],
     pub(super) marks: Marks<'b>,
 }
@@ -53,9 +53,9 @@ pub(super) struct Connection {
     pub(super) upgrade: bool,
 }
 
-// === impl Room ===
+// === impl FieldBuffer ===
 
-impl Room<'_> {
+impl FieldBuffer<'_> {
     pub(in crate::http) fn new() -> Self {
         Self {
             fields: [const { MaybeUninit::uninit() }; MAX_FIELDS],

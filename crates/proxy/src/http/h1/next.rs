@@ -11,7 +11,7 @@ use super::super::front::{ClientStream, Settings};
 use super::super::record::Record;
 use super::super::redirect::{self, RedirectTarget};
 use super::super::refusal::Refusal;
-use super::head::Room;
+use super::head::FieldBuffer;
 use super::request::{RequestFacts, RequestHead};
 use super::{Connection, forwarding};
 
@@ -94,8 +94,8 @@ impl<S: ClientStream> Connection<S> {
         if !complete {
             return (bytes.len() >= MAX_HEAD).then_some(Next::Refuse(Refusal::HeadTooLarge));
         }
-        let mut room = Room::new();
-        let facts = match RequestHead::read(bytes, &mut room) {
+        let mut buffer = FieldBuffer::new();
+        let facts = match RequestHead::read(bytes, &mut buffer) {
             Ok(None) if bytes.len() >= MAX_HEAD => {
                 return Some(Next::Refuse(Refusal::HeadTooLarge));
             }

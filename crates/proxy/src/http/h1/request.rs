@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::body::Framing;
-use super::head::{ADDED, Fields, Room, Version, is_host, line, number};
+use super::head::{ADDED, FieldBuffer, Fields, Version, is_host, line, number};
 use crate::access_log::Note;
 use crate::http::fields::{Field, Forwarding, list};
 use crate::http::refusal::Refusal;
@@ -45,10 +45,10 @@ impl<'h, 'b> RequestHead<'h, 'b> {
     /// Reads the head at the beginning of `bytes`; `None` while it is incomplete.
     pub(in crate::http) fn read(
         bytes: &'b [u8],
-        room: &'h mut Room<'b>,
+        buffer: &'h mut FieldBuffer<'b>,
     ) -> Result<Option<Self>, Refusal> {
         let mut request = httparse::Request::new(&mut []);
-        let parsed = request.parse_with_uninit_headers(bytes, &mut room.fields);
+        let parsed = request.parse_with_uninit_headers(bytes, &mut buffer.fields);
         let length = match parsed {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
@@ -66,7 +66,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         } else {
             Version::Http11
         };
-        let fields = Fields::classify(request.headers, &mut room.marks)
+        let fields = Fields::classify(request.headers, &mut buffer.marks)
             .map_err(|_| Refusal::Malformed("the Connection field has too many options"))?;
         let (target, authority) = self::target(method, target)?;
         fields.check_host(version)?;

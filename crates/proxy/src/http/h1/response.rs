@@ -2,7 +2,7 @@
 //! the proxy must know, and written again for the client. Pure.
 
 use super::body::Framing;
-use super::head::{ADDED, Fields, MAX_FIELDS, MAX_OPTIONS, Room, Version, line, number};
+use super::head::{ADDED, FieldBuffer, Fields, MAX_FIELDS, MAX_OPTIONS, Version, line, number};
 use super::request::RequestFacts;
 use crate::http::MAX_HEAD;
 use crate::http::fields::{Field, list};
@@ -78,13 +78,13 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
     /// is incomplete.
     pub(in crate::http) fn read(
         bytes: &'b [u8],
-        room: &'h mut Room<'b>,
+        buffer: &'h mut FieldBuffer<'b>,
         request: RequestFacts,
     ) -> Result<Option<Self>, BadResponse> {
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
         let parsed =
-            config.parse_response_with_uninit_headers(&mut response, bytes, &mut room.fields);
+            config.parse_response_with_uninit_headers(&mut response, bytes, &mut buffer.fields);
         let length = match parsed {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) => return Ok(None),
@@ -102,7 +102,7 @@ impl<'h, 'b> ResponseHead<'h, 'b> {
         } else {
             Version::Http11
         };
-        let fields = Fields::classify(response.headers, &mut room.marks)
+        let fields = Fields::classify(response.headers, &mut buffer.marks)
             .map_err(|_| BadResponse::TooManyOptions)?;
         if status == 101 && !request.upgrade {
             return Err(BadResponse::Unasked);

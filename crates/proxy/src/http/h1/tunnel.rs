@@ -29,7 +29,7 @@ pub(super) struct Passed {
 }
 
 /// One direction.
-struct Way {
+struct Direction {
     transfer: Transfer,
     ended: bool,
 }
@@ -42,7 +42,7 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     lease: &Lease,
     time_limit: Duration,
 ) -> Passed {
-    let (mut up, mut down) = (Way::new(), Way::new());
+    let (mut up, mut down) = (Direction::new(), Direction::new());
     let mut cut = pin!(lease.cut());
     let mut moved = (0, Instant::now());
     poll_fn(|context| {
@@ -77,9 +77,9 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     .await
 }
 
-// === impl Way ===
+// === impl Direction ===
 
-impl Way {
+impl Direction {
     fn new() -> Self {
         Self {
             transfer: Transfer::new(Vec::new(), Framing::UntilClose, Recode::Raw),

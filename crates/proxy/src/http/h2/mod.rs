@@ -366,11 +366,11 @@ impl<S: ClientStream> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        room: &mut ReadBuf<'_>,
+        buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.early.is_empty() {
-            let count = self.early.bytes().len().min(room.remaining());
-            room.put_slice(self.early.bytes().get(..count).unwrap_or_default());
+            let count = self.early.bytes().len().min(buffer.remaining());
+            buffer.put_slice(self.early.bytes().get(..count).unwrap_or_default());
             self.early.consume(count);
             self.early.release();
             return Poll::Ready(Ok(()));
@@ -378,9 +378,9 @@ impl<S: ClientStream> AsyncRead for Wire<S> {
         ready!(self.share.poll(context));
         let most = CONNECTION_WINDOW as usize;
         ready!(self.shared.ledger.poll_read(most, context));
-        let before = room.filled().len();
-        let polled = Pin::new(&mut self.client).poll_read(context, room);
-        let count = room.filled().len() - before;
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.client).poll_read(context, buffer);
+        let count = buffer.filled().len() - before;
         let counters = self.shared.front.listener().counters();
         counters.mine().passed(count as u64, 0);
         self.shared.ledger.read(count);

@@ -18,13 +18,13 @@ use tokio::time::Instant;
 
 use super::Client;
 use crate::budget::Extra;
+use crate::http::backpressure::Backpressure;
 use crate::http::buffer::{Buffer, Outgoing};
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::h1::body::{Decoder, Framing, Kind};
-use crate::http::h1::head::Room;
+use crate::http::h1::head::FieldBuffer;
 use crate::http::h1::request::RequestFacts;
 use crate::http::h1::response::{Interims, ResponseHead};
-use crate::http::pace::Pace;
 use crate::http::watchdog::{Side, Watchdog};
 use crate::http::{CHUNK, KEPT_WAITING, MAX_HEAD};
 use crate::pool::Lease;
@@ -44,7 +44,7 @@ pub(super) struct OverHttp1 {
     hold: Option<Extra>,
     input: Buffer,
     /// How the client takes the response.
-    pace: Arc<Pace>,
+    backpressure: Arc<Backpressure>,
     upload: Upload,
     decoder: Decoder,
     /// Trailers may still have to be handed on.
@@ -110,7 +110,7 @@ impl OverHttp1 {
             stream: Some(stream),
             hold,
             input,
-            pace: Pace::current(),
+            backpressure: Backpressure::current(),
             upload: Upload {
                 content: (!content.is_empty()).then_some(content),
                 chunked: framing == Framing::Chunked,
@@ -161,9 +161,9 @@ impl OverHttp1 {
         }
         loop {
             if !self.input.is_empty() {
-                let mut room = Room::new();
+                let mut buffer = FieldBuffer::new();
                 let bytes = self.input.bytes();
-                match ResponseHead::read(bytes, &mut room, request) {
+                match ResponseHead::read(bytes, &mut buffer, request) {
                     Ok(Some(head)) => {
                         let facts = head.facts();
                         let response = (facts.status >= 200).then(|| head.to_response());
@@ -250,7 +250,7 @@ impl OverHttp1 {
             let Some(stream) = &mut self.stream else {
                 return Poll::Ready(None);
             };
-            if !self.pace.flows() {
+            if !self.backpressure.flows() {
                 self.input.stay_small();
             }
             match self.input.poll_fill(stream, context) {

@@ -9,9 +9,9 @@ use hyper::body::{Body, Frame};
 
 use super::Busy;
 use super::over_http1::OverHttp1;
+use crate::http::backpressure::{Backpressure, TrackedBytes};
 use crate::http::content::BodyFailed;
 use crate::http::over_http2::OverHttp2;
-use crate::http::pace::{Pace, Paced};
 
 /// Bytes of a response after which it does not end before the client has taken them: until then,
 /// its stream can be reset. A client of ordinary windows takes fewer without being asked again.
@@ -21,7 +21,7 @@ const HELD_BACK: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct ResponseBody {
     source: Source,
-    pace: Arc<Pace>,
+    backpressure: Arc<Backpressure>,
     busy: Busy,
 }
 
@@ -40,7 +40,7 @@ impl ResponseBody {
     pub(super) fn new(source: Source, busy: Busy) -> Self {
         Self {
             source,
-            pace: Pace::current(),
+            backpressure: Backpressure::current(),
             busy,
         }
     }
@@ -66,24 +66,24 @@ impl Drop for ResponseBody {
         if self.is_end_stream() {
             self.busy.record.ends_well();
         }
-        self.pace.settle();
+        self.backpressure.settle();
     }
 }
 
 impl Body for ResponseBody {
-    type Data = Paced;
+    type Data = TrackedBytes;
     type Error = BodyFailed;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Paced>, BodyFailed>>> {
+    ) -> Poll<Option<Result<Frame<TrackedBytes>, BodyFailed>>> {
         let this = &mut *self;
-        ready!(this.pace.poll_room(context));
+        ready!(this.backpressure.poll_capacity(context));
         if let Some(frame) = ready!(this.poll_source(context)) {
             // Its member goes on sending, even if the library asks for no further frame.
             let goes_on = matches!(&this.source, Source::Http2(body) if !body.is_end_stream());
-            if frame.is_ok() && goes_on && !this.pace.hold_ahead() {
+            if frame.is_ok() && goes_on && !this.backpressure.hold_ahead() {
                 this.busy.record.ends(BodyFailed::Share.as_str());
                 return Poll::Ready(Some(Err(BodyFailed::Share)));
             }
@@ -94,12 +94,12 @@ impl Body for ResponseBody {
                 }
                 Err(failed) => this.busy.record.ends(failed.as_str()),
             }
-            let pace = &this.pace;
-            let frame = frame.map(|frame| frame.map_data(|bytes| pace.hand_over(bytes)));
+            let backpressure = &this.backpressure;
+            let frame = frame.map(|frame| frame.map_data(|bytes| backpressure.hand_over(bytes)));
             return Poll::Ready(Some(frame));
         }
-        if this.pace.total() >= HELD_BACK {
-            ready!(this.pace.poll_sent(context));
+        if this.backpressure.total() >= HELD_BACK {
+            ready!(this.backpressure.poll_sent(context));
         }
         this.busy.record.ends_well();
         Poll::Ready(None)
@@ -111,6 +111,6 @@ impl Body for ResponseBody {
             Source::Http1(body) => body.is_end_stream(),
             Source::Http2(body) => body.is_end_stream(),
         };
-        ends && self.pace.total() < HELD_BACK
+        ends && self.backpressure.total() < HELD_BACK
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::http::pace::Pace;
+use crate::http::backpressure::Backpressure;
 use crate::memory::ConnectionMemory;
 
 /// Bytes of a response that a client must take within its timeout, if there are as many. Slower
@@ -49,7 +49,7 @@ pub(super) enum Seen {
 
 #[derive(Debug)]
 struct Watched {
-    pace: Arc<Pace>,
+    backpressure: Arc<Backpressure>,
     task: AbortHandle,
     clock: Clock,
 }
@@ -91,17 +91,19 @@ impl Streams {
             return Seen::Waiting(looks.next);
         }
         looks.next = now + (timeout / 4).clamp(LOOK_AFTER, LOOK_EVERY);
-        watched.retain(|stream| !stream.task.is_finished() || stream.pace.is_waiting());
-        let waiting = watched.iter().filter(|stream| stream.pace.is_waiting());
+        watched.retain(|stream| !stream.task.is_finished() || stream.backpressure.is_waiting());
+        let waiting = watched
+            .iter()
+            .filter(|stream| stream.backpressure.is_waiting());
         let fair = LEAST * waiting.count() as u64;
         let flows = looks.wire.at(written, fair, now) < timeout && clogged;
         let mut stuck = false;
         for stream in watched.iter_mut() {
-            if !stream.pace.is_waiting() {
+            if !stream.backpressure.is_waiting() {
                 stream.clock = Clock::default();
                 continue;
             }
-            let taken = stream.pace.taken();
+            let taken = stream.backpressure.taken();
             if stream.clock.at(taken, LEAST, now) >= timeout && !flows {
                 stuck |= stream.task.is_finished();
                 stream.task.abort();
@@ -125,15 +127,15 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, stream: F) {
-        let pace = Pace::of(self.ledger.as_ref());
-        let task = self.tasks.spawn(pace.clone().scope(stream));
+        let backpressure = Backpressure::of(self.ledger.as_ref());
+        let task = self.tasks.spawn(backpressure.clone().scope(stream));
         let mut watched = self.watched();
         // Requests may come and go in great number between two looks.
         if watched.len() == watched.capacity() {
-            watched.retain(|stream| !stream.task.is_finished() || stream.pace.is_waiting());
+            watched.retain(|stream| !stream.task.is_finished() || stream.backpressure.is_waiting());
         }
         watched.push(Watched {
-            pace,
+            backpressure,
             task: task.abort_handle(),
             clock: Clock::default(),
         });
@@ -171,15 +173,15 @@ mod tests {
     use bytes::{Buf, Bytes};
 
     use super::*;
-    use crate::http::pace::Paced;
+    use crate::http::backpressure::TrackedBytes;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A stream that serves until it is reset, and what it has handed over.
-    async fn stream(streams: &Streams, bytes: usize) -> Paced {
+    async fn stream(streams: &Streams, bytes: usize) -> TrackedBytes {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         streams.execute(async move {
-            let _ = sender.send(Pace::current().hand_over(Bytes::from(vec![0; bytes])));
+            let _ = sender.send(Backpressure::current().hand_over(Bytes::from(vec![0; bytes])));
             std::future::pending::<()>().await;
         });
         receiver.await.unwrap()
@@ -255,7 +257,7 @@ mod tests {
         let (streams, mut looks) = streams();
         let (sender, receiver) = tokio::sync::oneshot::channel();
         streams.execute(async move {
-            let _ = sender.send(Pace::current().hand_over(Bytes::from_static(b"whole")));
+            let _ = sender.send(Backpressure::current().hand_over(Bytes::from_static(b"whole")));
         });
         let _bytes = receiver.await.unwrap();
         look(&streams, &mut looks, 4, |_| (0, false)).await;

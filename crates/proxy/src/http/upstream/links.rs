@@ -22,8 +22,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::MAX_IDLE_TIME;
 use crate::budget::Extra;
 use crate::dial;
+use crate::http::backpressure::STREAM_WINDOW;
 use crate::http::content::RequestContent;
-use crate::http::pace::STREAM_WINDOW;
 use crate::inbound::Inbound;
 use crate::tls::{Inside, TowardMembers};
 

@@ -4,8 +4,8 @@ use super::*;
 
 const DELAY: Duration = Duration::from_secs(5);
 
-fn pace(max_retries: u8, max_retries_down: u8) -> Pace {
-    Pace {
+fn timing(max_retries: u8, max_retries_down: u8) -> Timing {
+    Timing {
         delay: DELAY,
         max_retries,
         max_retries_down,
@@ -26,8 +26,8 @@ fn check(schedule: &mut Schedule, verdict: Verdict) -> Option<Transition> {
 }
 
 /// A schedule of one member, brought into a health.
-fn in_health(health: Health, pace: Pace) -> Schedule {
-    let mut schedule = Schedule::start(pace, [member(1)], Instant::now());
+fn in_health(health: Health, timing: Timing) -> Schedule {
+    let mut schedule = Schedule::start(timing, [member(1)], Instant::now());
     match health {
         Health::Unknown => {}
         Health::Up => assert!(check(&mut schedule, Verdict::Good).is_some()),
@@ -37,10 +37,10 @@ fn in_health(health: Health, pace: Pace) -> Schedule {
     schedule
 }
 
-fn joined(pace: Pace) -> Schedule {
+fn joined(timing: Timing) -> Schedule {
     let now = Instant::now();
-    let mut schedule = Schedule::start(pace, [], now);
-    schedule.update(pace, Change::PaceOnly, [member(1)], now);
+    let mut schedule = Schedule::start(timing, [], now);
+    schedule.update(timing, Change::TimingOnly, [member(1)], now);
     schedule
 }
 
@@ -66,7 +66,7 @@ fn each_health_answers_every_result_as_the_table_says() {
         (Down, &[Good, Unclear, Good], Up),
     ];
     for (from, verdicts, to) in cases {
-        let mut schedule = in_health(*from, pace(2, 3));
+        let mut schedule = in_health(*from, timing(2, 3));
         let mut last = None;
         for verdict in *verdicts {
             assert_eq!(
@@ -90,7 +90,7 @@ fn each_health_answers_every_result_as_the_table_says() {
 
 #[test]
 fn a_member_that_joins_later_needs_as_many_failures_as_any_other() {
-    let mut schedule = joined(pace(1, 3));
+    let mut schedule = joined(timing(1, 3));
     assert_eq!(check(&mut schedule, Verdict::Bad), None);
     assert_eq!(check(&mut schedule, Verdict::Bad), None);
     let down = Transition {
@@ -103,7 +103,7 @@ fn a_member_that_joins_later_needs_as_many_failures_as_any_other() {
 #[test]
 fn every_member_is_due_when_the_pool_starts_and_none_twice() {
     let now = Instant::now();
-    let mut schedule = Schedule::start(pace(1, 3), [member(1), member(2)], now);
+    let mut schedule = Schedule::start(timing(1, 3), [member(1), member(2)], now);
     assert_eq!(schedule.next_deadline(), Some(now));
     let orders = schedule.due(now);
     assert_eq!(
@@ -118,7 +118,7 @@ fn every_member_is_due_when_the_pool_starts_and_none_twice() {
 fn checks_spread_after_the_first_and_then_keep_the_delay() {
     let start = Instant::now();
     let members: Vec<_> = (1..=100).map(member).collect();
-    let mut schedule = Schedule::start(pace(1, 3), members.clone(), start);
+    let mut schedule = Schedule::start(timing(1, 3), members.clone(), start);
     for order in schedule.due(start) {
         schedule.finished(order, Verdict::Good, start);
     }
@@ -146,7 +146,7 @@ fn checks_spread_after_the_first_and_then_keep_the_delay() {
 #[test]
 fn a_check_that_took_longer_than_the_delay_is_followed_at_once() {
     let start = Instant::now();
-    let mut schedule = Schedule::start(pace(1, 3), [member(1)], start);
+    let mut schedule = Schedule::start(timing(1, 3), [member(1)], start);
     let order = schedule.due(start)[0];
     let late = start + DELAY * 3;
     schedule.finished(order, Verdict::Good, late);
@@ -155,10 +155,15 @@ fn a_check_that_took_longer_than_the_delay_is_followed_at_once() {
 
 #[test]
 fn an_update_keeps_members_that_stay_and_checks_new_ones_at_once() {
-    let mut schedule = in_health(Health::Down, pace(2, 3));
+    let mut schedule = in_health(Health::Down, timing(2, 3));
     let planned = schedule.next_deadline().unwrap();
     let now = planned.checked_sub(Duration::from_secs(1)).unwrap();
-    schedule.update(pace(2, 3), Change::PaceOnly, [member(1), member(2)], now);
+    schedule.update(
+        timing(2, 3),
+        Change::TimingOnly,
+        [member(1), member(2)],
+        now,
+    );
     assert_eq!(
         schedule.all().collect::<Vec<_>>(),
         [(member(1), Health::Down), (member(2), Health::Unknown)]
@@ -172,16 +177,16 @@ fn an_update_keeps_members_that_stay_and_checks_new_ones_at_once() {
 #[test]
 fn a_member_that_left_is_forgotten_and_its_late_result_is_not_taken() {
     let now = Instant::now();
-    let mut schedule = Schedule::start(pace(1, 1), [member(1)], now);
+    let mut schedule = Schedule::start(timing(1, 1), [member(1)], now);
     let order = schedule.due(now)[0];
-    schedule.update(pace(1, 1), Change::PaceOnly, [], now);
+    schedule.update(timing(1, 1), Change::TimingOnly, [], now);
     assert_eq!(schedule.finished(order, Verdict::Bad, now), None);
     assert_eq!(
         (schedule.all().count(), schedule.next_deadline()),
         (0, None)
     );
 
-    schedule.update(pace(1, 1), Change::PaceOnly, [member(1)], now);
+    schedule.update(timing(1, 1), Change::TimingOnly, [member(1)], now);
     let again = schedule.due(now)[0];
     assert!(!schedule.awaits(order) && schedule.awaits(again));
     assert_eq!(schedule.finished(order, Verdict::Bad, now), None);
@@ -190,23 +195,23 @@ fn a_member_that_left_is_forgotten_and_its_late_result_is_not_taken() {
 
 #[test]
 fn a_shorter_delay_takes_hold_at_once() {
-    let mut schedule = in_health(Health::Up, pace(1, 3));
+    let mut schedule = in_health(Health::Up, timing(1, 3));
     let now = Instant::now();
-    let short = Pace {
+    let short = Timing {
         delay: Duration::from_millis(100),
-        ..pace(1, 3)
+        ..timing(1, 3)
     };
-    schedule.update(short, Change::PaceOnly, [member(1)], now);
+    schedule.update(short, Change::TimingOnly, [member(1)], now);
     assert_eq!(schedule.next_deadline(), Some(now + short.delay));
 }
 
 #[test]
 fn another_question_keeps_health_but_is_asked_at_once_and_restarts_the_count() {
-    let mut schedule = in_health(Health::Up, pace(1, 3));
+    let mut schedule = in_health(Health::Up, timing(1, 3));
     check(&mut schedule, Verdict::Bad);
     check(&mut schedule, Verdict::Bad);
     let now = Instant::now();
-    schedule.update(pace(1, 3), Change::Question, [member(1)], now);
+    schedule.update(timing(1, 3), Change::Question, [member(1)], now);
     assert_eq!(schedule.health(member(1)), Some(Health::Up));
     assert_eq!(schedule.next_deadline(), Some(now));
     assert_eq!(check(&mut schedule, Verdict::Bad), None);
@@ -217,9 +222,9 @@ fn another_question_keeps_health_but_is_asked_at_once_and_restarts_the_count() {
 #[test]
 fn a_result_to_the_question_before_is_not_taken() {
     let now = Instant::now();
-    let mut schedule = Schedule::start(pace(1, 1), [member(1)], now);
+    let mut schedule = Schedule::start(timing(1, 1), [member(1)], now);
     let order = schedule.due(now)[0];
-    schedule.update(pace(1, 1), Change::Question, [member(1)], now);
+    schedule.update(timing(1, 1), Change::Question, [member(1)], now);
     assert_eq!(schedule.finished(order, Verdict::Bad, now), None);
     assert_eq!(schedule.due(now).len(), 1);
 }
@@ -243,9 +248,9 @@ proptest! {
         history in verdicts(),
     ) {
         let mut schedule = if with_pool {
-            in_health(Health::Unknown, pace(up, down))
+            in_health(Health::Unknown, timing(up, down))
         } else {
-            joined(pace(up, down))
+            joined(timing(up, down))
         };
         let mut clear = Vec::new();
         let mut health = Health::Unknown;
@@ -277,7 +282,7 @@ proptest! {
     ) {
         let start = Instant::now();
         let mut now = start;
-        let mut schedule = Schedule::start(pace(1, 3), (0..4).map(member), start);
+        let mut schedule = Schedule::start(timing(1, 3), (0..4).map(member), start);
         let mut running: Vec<Order> = Vec::new();
         for (pass, finish, count) in steps {
             now += Duration::from_millis(pass);
@@ -287,7 +292,7 @@ proptest! {
                     schedule.finished(order, Verdict::Good, now);
                 }
             } else {
-                schedule.update(pace(1, 3), Change::PaceOnly, (0..count).map(member), now);
+                schedule.update(timing(1, 3), Change::TimingOnly, (0..count).map(member), now);
             }
             for checked in schedule.members.values() {
                 match checked.phase {

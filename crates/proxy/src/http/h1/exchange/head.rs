@@ -4,7 +4,7 @@ use std::io;
 use std::task::{Context, Poll, ready};
 
 use super::super::body::Framing;
-use super::super::head::{Room, Version};
+use super::super::head::{FieldBuffer, Version};
 use super::super::response::{ResponseHead, ResponseStyle};
 use super::super::transfer::{Recode, Transfer};
 use super::{Down, Exchange, Failure};
@@ -41,8 +41,8 @@ impl Exchange {
         if bytes.is_empty() {
             return Ok(false);
         }
-        let mut room = Room::new();
-        let head = match ResponseHead::read(bytes, &mut room, self.request) {
+        let mut buffer = FieldBuffer::new();
+        let head = match ResponseHead::read(bytes, &mut buffer, self.request) {
             Ok(Some(head)) => head,
             Ok(None) if bytes.len() < MAX_HEAD => return Ok(false),
             Ok(None) | Err(_) => return Err(Failure::Refused(Refusal::MemberFailed)),

@@ -26,8 +26,8 @@ fn forwarding(http: Http) -> Forwarding {
 
 /// Facts, and the head as a member gets it.
 fn request(http: Http, head: &str) -> Result<(RequestFacts, String), Refusal> {
-    let mut room = Room::new();
-    let head = RequestHead::read(head.as_bytes(), &mut room)?.expect("the head is complete");
+    let mut buffer = FieldBuffer::new();
+    let head = RequestHead::read(head.as_bytes(), &mut buffer)?.expect("the head is complete");
     let mut out = Vec::new();
     head.write(&forwarding(http), &mut out);
     Ok((head.facts(), String::from_utf8(out).unwrap()))
@@ -184,9 +184,9 @@ fn targets_are_taken_in_the_forms_that_a_gateway_meets() {
 
 #[test]
 fn a_target_that_is_a_query_alone_is_of_the_root_for_an_http2_member_too() {
-    let mut room = Room::new();
+    let mut buffer = FieldBuffer::new();
     let head = b"GET http://b.example?x HTTP/1.1\r\nHost: a\r\n\r\n";
-    let head = RequestHead::read(head, &mut room).unwrap().unwrap();
+    let head = RequestHead::read(head, &mut buffer).unwrap().unwrap();
     assert_eq!(head.target(), "/?x");
     let request = head.to_http2(&forwarding(NOTHING)).unwrap();
     assert_eq!(request.uri(), "http://b.example/?x");
@@ -418,10 +418,10 @@ fn expectations_mean_nothing_in_http_1_0() {
 
 #[test]
 fn a_request_for_an_http2_member_has_its_host_in_the_authority() {
-    let mut room = Room::new();
+    let mut buffer = FieldBuffer::new();
     let head = b"POST /x HTTP/1.1\r\nHost: a.example\r\nConnection: x-once\r\nX-Once: 1\r\n\
                  X-Forwarded-For: 10.0.0.1\r\nTransfer-Encoding: chunked\r\nX-Kept: 1\r\n\r\n";
-    let head = RequestHead::read(head, &mut room).unwrap().unwrap();
+    let head = RequestHead::read(head, &mut buffer).unwrap().unwrap();
     let request = head.to_http2(&forwarding(EVERYTHING)).unwrap();
     assert_eq!(request.uri(), "http://a.example/x");
     assert_eq!(request.method(), "POST");
@@ -446,8 +446,8 @@ fn a_request_for_an_http2_member_has_its_host_in_the_authority() {
 fn what_others_said_of_the_client_reaches_an_http2_member_once() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
     for (http, wanted) in [(NOTHING, "192.0.2.1"), (EVERYTHING, "192.0.2.1, 192.0.2.7")] {
-        let mut room = Room::new();
-        let head = RequestHead::read(head, &mut room).unwrap().unwrap();
+        let mut buffer = FieldBuffer::new();
+        let head = RequestHead::read(head, &mut buffer).unwrap().unwrap();
         let client = "192.0.2.7:5000".parse().unwrap();
         let request = head
             .to_http2(&Forwarding::new(http, client, false, 80))
@@ -517,8 +517,8 @@ fn a_request_that_came_over_http2_is_written_as_an_ordinary_one() {
 fn an_incomplete_head_is_waited_for() {
     let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     for end in 0..whole.len() {
-        let mut room = Room::new();
-        let head = RequestHead::read(&whole.as_bytes()[..end], &mut room);
+        let mut buffer = FieldBuffer::new();
+        let head = RequestHead::read(&whole.as_bytes()[..end], &mut buffer);
         assert!(matches!(head, Ok(None)), "{end}");
     }
 }
@@ -546,6 +546,6 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = RequestHead::read(&bytes, &mut Room::new()).map(|_| ());
+        let _ = RequestHead::read(&bytes, &mut FieldBuffer::new()).map(|_| ());
     }
 }

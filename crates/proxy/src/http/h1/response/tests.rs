@@ -12,9 +12,9 @@ fn respond(
     asked: RequestFacts,
     style: ResponseStyle,
 ) -> Result<(ResponseFacts, String), BadResponse> {
-    let mut room = Room::new();
+    let mut buffer = FieldBuffer::new();
     let head =
-        ResponseHead::read(head.as_bytes(), &mut room, asked)?.expect("the head is complete");
+        ResponseHead::read(head.as_bytes(), &mut buffer, asked)?.expect("the head is complete");
     let mut out = Vec::new();
     head.write(style, &mut out);
     Ok((head.facts(), String::from_utf8(out).unwrap()))
@@ -211,8 +211,8 @@ fn a_response_for_an_http2_client_has_no_fields_for_one_hop() {
                Set-Cookie: a\r\n\
                Set-Cookie: b\r\n\
                \r\n";
-    let mut room = Room::new();
-    let head = ResponseHead::read(head.as_bytes(), &mut room, get())
+    let mut buffer = FieldBuffer::new();
+    let head = ResponseHead::read(head.as_bytes(), &mut buffer, get())
         .unwrap()
         .unwrap();
     let response = head.to_response();
@@ -225,6 +225,6 @@ fn a_response_for_an_http2_client_has_no_fields_for_one_hop() {
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let _ = ResponseHead::read(&bytes, &mut Room::new(), get()).map(|_| ());
+        let _ = ResponseHead::read(&bytes, &mut FieldBuffer::new(), get()).map(|_| ());
     }
 }

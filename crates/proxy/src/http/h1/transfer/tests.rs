@@ -30,13 +30,13 @@ impl AsyncRead for Slow {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-        room: &mut tokio::io::ReadBuf<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.given.is_empty() && !self.closed {
             return Poll::Pending;
         }
-        let count = self.part.min(room.remaining()).min(self.given.len());
-        room.put_slice(&self.given[..count]);
+        let count = self.part.min(buffer.remaining()).min(self.given.len());
+        buffer.put_slice(&self.given[..count]);
         self.given.drain(..count);
         Poll::Ready(Ok(()))
     }

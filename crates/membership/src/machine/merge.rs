@@ -1,0 +1,177 @@
+//! What a node makes of what others say.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{MEMBERS, Machine, Member};
+use crate::member::{Record, Status};
+use crate::packet::{Kind, Packet, SessionId};
+use crate::ring::Place;
+
+/// Members that wait for everything that is known.
+const CONTACTS: usize = 64;
+
+/// What a record is for what is held of the node.
+enum Verdict {
+    /// Nothing new.
+    Known,
+    /// It replaces what is held.
+    Take(Status),
+    /// It is held against the node, which is asked.
+    Doubt,
+}
+
+// === impl Machine ===
+
+impl Machine {
+    /// Takes a packet that is new and was written for this life.
+    pub(super) fn accept(&mut self, now: Instant, session: SessionId, packet: Packet) {
+        let name = Arc::clone(&packet.sender.name);
+        let said = packet.sender.incarnation;
+        self.merge(now, packet.sender);
+        let Some(sender) = self.members.get_mut(&name) else {
+            return;
+        };
+        sender.session = Some(session);
+        // One that does not know that it is held for dead may be cut off: what it says of others
+        // counts again when it has refuted that.
+        if sender.is_present() {
+            for record in packet.records {
+                self.merge(now, record);
+            }
+        } else {
+            let mut records = packet.records.iter();
+            if let Some(record) = records.find(|it| it.name == self.own.name) {
+                self.merge_own(record);
+            }
+        }
+        match packet.kind {
+            Kind::Session => {
+                self.take_answer(&name, packet.number);
+                self.send(Kind::Ping, &name, 0);
+            }
+            Kind::Ping => self.send(Kind::Ack, &name, packet.number),
+            Kind::Ack => self.take_answer(&name, packet.number),
+            Kind::News => {}
+        }
+        self.remind(&name, said);
+    }
+
+    /// A node whose clock went back in a new life says less than it said before: it must say more.
+    fn remind(&mut self, name: &Arc<str>, said: u64) {
+        let held = self.members.get(name);
+        if let Some(held) = held.filter(|it| it.record.incarnation > said) {
+            let record = held.record.clone();
+            self.send_record(name, record);
+        }
+    }
+
+    pub(super) fn merge(&mut self, now: Instant, record: Record) {
+        if record.name == self.own.name {
+            return self.merge_own(&record);
+        }
+        let Some(held) = self.members.get_mut(&record.name) else {
+            return self.add(now, record);
+        };
+        let name = Arc::clone(&record.name);
+        match verdict(&held.record, &record) {
+            Verdict::Known => {}
+            Verdict::Doubt => {
+                held.record.incarnation = record.incarnation;
+                self.send_record(&name, record);
+            }
+            Verdict::Take(status) => {
+                let was = held.is_present();
+                let changes = record.metadata != held.record.metadata
+                    || record.address != held.record.address
+                    || record.incarnation != held.record.incarnation;
+                held.record = Record { status, ..record };
+                held.since = now;
+                let is = held.is_present();
+                self.add_news(&name);
+                if is != was {
+                    self.set_ring(now);
+                } else if is && changes {
+                    self.revision += 1;
+                }
+                if status == Status::Suspect {
+                    self.send(Kind::Ping, &name, 0);
+                } else if is && !was {
+                    self.add_contact(name);
+                }
+            }
+        }
+    }
+
+    /// A node that was not known. What others hold against it is none of what makes it a member.
+    fn add(&mut self, now: Instant, record: Record) {
+        if record.status == Status::Dead || self.members.len() >= MEMBERS {
+            return;
+        }
+        let status = match record.status {
+            Status::Suspect => Status::Dead,
+            other => other,
+        };
+        let name = Arc::clone(&record.name);
+        let member = Member {
+            place: Place::of(&name),
+            record: Record { status, ..record },
+            session: None,
+            since: now,
+        };
+        self.members.insert(Arc::clone(&name), member);
+        self.add_news(&name);
+        if status.is_present() {
+            self.set_ring(now);
+            self.add_contact(name);
+        }
+    }
+
+    fn add_contact(&mut self, name: Arc<str>) {
+        if self.contacts.len() < CONTACTS && !self.contacts.contains(&name) {
+            self.contacts.push_back(name);
+        }
+    }
+
+    /// What others hold of this node, which knows better.
+    fn merge_own(&mut self, record: &Record) {
+        let is_refuted = match record.incarnation.cmp(&self.own.incarnation) {
+            Ordering::Less => false,
+            Ordering::Equal => {
+                record.status != Status::Alive
+                    || record.metadata != self.own.metadata
+                    || record.address != self.own.address
+            }
+            Ordering::Greater => true,
+        };
+        if !is_refuted || self.own.status == Status::Left {
+            return;
+        }
+        self.own.incarnation = record.incarnation + 1;
+        self.counts.refuted += 1;
+        self.send_to_all(Kind::News, true);
+    }
+}
+
+/// Judges a record of a node. Death is never taken over for one that is present: those that watch
+/// it would know.
+fn verdict(held: &Record, record: &Record) -> Verdict {
+    use Status::{Alive, Dead, Left, Suspect};
+    match record.incarnation.cmp(&held.incarnation) {
+        Ordering::Less => Verdict::Known,
+        Ordering::Equal => match (held.status, record.status) {
+            (Alive, Suspect) => Verdict::Take(Suspect),
+            (Alive, Dead) => Verdict::Doubt,
+            (Alive | Suspect | Dead, Left) => Verdict::Take(Left),
+            _ => Verdict::Known,
+        },
+        Ordering::Greater => match (held.status, record.status) {
+            (_, Alive) => Verdict::Take(Alive),
+            (_, Left) => Verdict::Take(Left),
+            (Alive | Suspect, Suspect) => Verdict::Take(Suspect),
+            (Alive | Suspect, Dead) => Verdict::Doubt,
+            (Dead | Left, Suspect | Dead) => Verdict::Take(Dead),
+        },
+    }
+}

@@ -1,0 +1,181 @@
+//! What a node sends, and to which others.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Datagram, Machine};
+use crate::member::{Record, Status};
+use crate::packet::{Kind, LONGEST, Packet, SessionId};
+
+/// Nodes that greet a dead one in each round, on average.
+const GREETERS: f64 = 8.0;
+
+/// Answers to datagrams that may be repeated, in each round of greetings.
+pub(super) const SESSIONS: u32 = 500;
+
+// === impl Machine ===
+
+impl Machine {
+    /// Sends a packet with the news there is room for.
+    pub(super) fn send(&mut self, kind: Kind, name: &Arc<str>, number: u64) {
+        let Some((to, session, held)) = self.target(name) else {
+            return;
+        };
+        let mut packet = self.packet(kind, session, number);
+        // What is held against it, so that it can refute that.
+        packet.records.extend(held);
+        let mut length = packet.length();
+        let mut names: Vec<(u32, Arc<str>)> = Vec::new();
+        let news = self.news.iter().filter(|(about, _)| *about != name);
+        names.extend(news.map(|(about, left)| (*left, Arc::clone(about))));
+        names.sort_unstable_by(|one, other| other.cmp(one));
+        for (left, about) in names {
+            let Some(member) = self.members.get(&about) else {
+                self.news.remove(&about);
+                continue;
+            };
+            if length + member.record.length() > LONGEST {
+                continue;
+            }
+            length += member.record.length();
+            packet.records.push(member.record.clone());
+            match left {
+                0 | 1 => self.news.remove(&about),
+                _ => self.news.insert(about, left - 1),
+            };
+        }
+        self.put(to, &packet);
+    }
+
+    fn target(&self, name: &Arc<str>) -> Option<(SocketAddr, SessionId, Option<Record>)> {
+        if let Some(member) = self.members.get(name) {
+            let held = (member.record.status != Status::Alive).then(|| member.record.clone());
+            let session = member.session.unwrap_or_default();
+            return Some((member.record.address, session, held));
+        }
+        let address = self.seeds.get(name)?;
+        Some((*address, SessionId::default(), None))
+    }
+
+    fn packet(&self, kind: Kind, to: SessionId, number: u64) -> Packet {
+        Packet {
+            kind,
+            to,
+            number,
+            sender: self.own.clone(),
+            records: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, to: SocketAddr, packet: &Packet) {
+        if let Some(bytes) = self.sealer.seal(&packet.encode()) {
+            self.counts.sent += 1;
+            self.out.push(Datagram { to, bytes });
+        }
+    }
+
+    /// Sends a member what is held against it.
+    pub(super) fn send_record(&mut self, name: &Arc<str>, record: Record) {
+        if let Some((to, session, _)) = self.target(name) {
+            let mut packet = self.packet(Kind::Ping, session, 0);
+            packet.records.push(record);
+            self.put(to, &packet);
+        }
+    }
+
+    /// Answers one that does not know the session of this node. What it sent may be repeated, so it
+    /// changes nothing, and there are not many answers.
+    pub(super) fn send_session(&mut self, to: SocketAddr, session: SessionId, number: u64) {
+        if self.sessions_left > 0 {
+            self.sessions_left -= 1;
+            let packet = self.packet(Kind::Session, session, number);
+            self.put(to, &packet);
+        } else {
+            self.counts.replayed += 1;
+        }
+    }
+
+    /// Sends a packet to all members; `also_dead`: and to those that are dead.
+    pub(super) fn send_to_all(&mut self, kind: Kind, also_dead: bool) {
+        let is_one = |status: Status| status.is_present() || also_dead && status == Status::Dead;
+        let members = self.members.values();
+        let members = members.filter(|it| is_one(it.record.status));
+        let names: Vec<Arc<str>> = members.map(|it| Arc::clone(&it.record.name)).collect();
+        for name in names {
+            self.send(kind, &name, 0);
+        }
+    }
+
+    /// Says to all at once what is known of a member, and repeats it later.
+    pub(super) fn send_about(&mut self, name: &Arc<str>) {
+        let Some(member) = self.members.get(name) else {
+            return;
+        };
+        let record = member.record.clone();
+        self.add_news(name);
+        let others = self.members.values().filter(|it| it.is_present());
+        let others = others.filter(|it| it.record.name != *name);
+        let others: Vec<_> = others
+            .map(|it| (it.record.address, it.session.unwrap_or_default()))
+            .collect();
+        for (to, session) in others {
+            let mut packet = self.packet(Kind::News, session, 0);
+            packet.records.push(record.clone());
+            self.put(to, &packet);
+        }
+        self.send(Kind::Ping, name, 0);
+    }
+
+    /// Appends what is known of a member to the next packets.
+    pub(super) fn add_news(&mut self, name: &Arc<str>) {
+        let times = 4 + 4 * self.members.len().max(1).ilog2();
+        self.news.insert(Arc::clone(name), times);
+    }
+
+    /// Greets nodes that are dead or have never answered: some of the members do, so that there are
+    /// as many greetings in a large cluster as in a small one.
+    pub(super) fn greet(&mut self) {
+        self.sessions_left = SESSIONS;
+        let present = self.members.values().filter(|it| it.is_present()).count();
+        let chance = GREETERS / (present + 1) as f64;
+        let dead = self.members.values();
+        let dead = dead.filter(|it| it.record.status == Status::Dead);
+        let dead = dead.map(|it| &it.record.name);
+        let unknown = self.seeds.keys();
+        let unknown = unknown.filter(|name| !self.members.contains_key(*name));
+        let mut names: Vec<Arc<str>> = dead.chain(unknown).map(Arc::clone).collect();
+        names.retain(|_| self.random.f64() < chance);
+        for name in names {
+            self.send(Kind::Ping, &name, 0);
+        }
+    }
+
+    /// Sends everything that is known to a member at random, and forgets what is old.
+    pub(super) fn exchange(&mut self, now: Instant) {
+        let forget = self.settings.forget;
+        self.members
+            .retain(|_, it| it.is_present() || it.since + forget > now);
+        let members = self.members.values().filter(|it| it.is_present());
+        let names: Vec<Arc<str>> = members.map(|it| Arc::clone(&it.record.name)).collect();
+        if let Some(name) = self.random.choice(names) {
+            self.send_everything(&name);
+        }
+    }
+
+    pub(super) fn send_everything(&mut self, name: &Arc<str>) {
+        let Some((to, session, _)) = self.target(name) else {
+            return;
+        };
+        let mut packet = self.packet(Kind::News, session, 0);
+        let records: Vec<Record> = self.members.values().map(|it| it.record.clone()).collect();
+        for record in records {
+            if packet.length() + record.length() > LONGEST {
+                self.put(to, &packet);
+                packet.records.clear();
+            }
+            packet.records.push(record);
+        }
+        self.put(to, &packet);
+    }
+}

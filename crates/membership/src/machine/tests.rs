@@ -1,0 +1,118 @@
+use crate::seal::Key;
+
+use super::*;
+
+pub(super) fn own_address(node: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node as u8], 7947))
+}
+
+/// A machine that knows of node 1 and node 2.
+pub(super) fn machine(node: usize, now: Instant) -> Machine {
+    let name = |node: usize| Arc::from(format!("node-{node}"));
+    let own = Own {
+        name: name(node),
+        address: own_address(node),
+        incarnation: 1,
+        metadata: b"facts"[..].into(),
+        session: SessionId([node as u8; 16]),
+        seed: node as u64,
+    };
+    let keys = Keys {
+        first: Key::new(b"a key of these tests").unwrap(),
+        others: Vec::new(),
+    };
+    let mut machine = Machine::new(Settings::default(), own, keys, now).unwrap();
+    machine.set_seeds((1..3).map(|it| (name(it), own_address(it))).collect());
+    machine
+}
+
+fn record(status: Status, incarnation: u64) -> Record {
+    Record {
+        name: "node-2".into(),
+        address: own_address(2),
+        incarnation,
+        status,
+        metadata: [].into(),
+    }
+}
+
+#[test]
+fn a_node_that_others_hold_for_dead_stays_a_member_and_is_asked() {
+    let now = Instant::now();
+    let mut machine = machine(1, now);
+    machine.merge(now, record(Status::Alive, 5));
+    machine.out.clear();
+    machine.merge(now, record(Status::Dead, 5));
+    assert_eq!(machine.peers().len(), 1);
+    let asked: Vec<SocketAddr> = machine.out.iter().map(|it| it.to).collect();
+    assert_eq!(asked, [own_address(2)]);
+}
+
+#[test]
+fn a_suspicion_that_is_not_refuted_ends_a_member() {
+    let now = Instant::now();
+    let mut machine = machine(1, now);
+    machine.merge(now, record(Status::Alive, 5));
+    machine.merge(now, record(Status::Suspect, 5));
+    let (end, moment) = (now + machine.settings.confirm, Duration::from_millis(1));
+    machine.conclude(now + machine.settings.confirm.saturating_sub(moment));
+    assert_eq!(machine.peers().len(), 1);
+    machine.conclude(end);
+    assert!(machine.peers().is_empty());
+    // What is said of that life later does not bring it back; the next life does.
+    machine.merge(end, record(Status::Alive, 5));
+    machine.merge(end, record(Status::Suspect, 6));
+    assert!(machine.peers().is_empty());
+    machine.merge(end, record(Status::Alive, 7));
+    assert_eq!(machine.peers().len(), 1);
+}
+
+#[test]
+fn a_refutation_in_time_ends_a_suspicion() {
+    let now = Instant::now();
+    let mut machine = machine(1, now);
+    machine.merge(now, record(Status::Alive, 5));
+    machine.merge(now, record(Status::Suspect, 5));
+    machine.merge(now, record(Status::Alive, 6));
+    machine.conclude(now + Duration::from_secs(9));
+    assert_eq!(machine.peers().len(), 1);
+}
+
+#[test]
+fn a_node_says_more_of_itself_than_others_hold_of_it() {
+    let now = Instant::now();
+    let mut machine = machine(2, now);
+    for (status, said, expected) in [
+        (Status::Suspect, 1, 2),
+        (Status::Suspect, 1, 2),
+        (Status::Dead, 2, 3),
+        (Status::Alive, 3, 4),
+        (Status::Left, 9, 10),
+    ] {
+        machine.merge(now, record(status, said));
+        assert_eq!(machine.own.incarnation, expected, "{status:?} {said}");
+    }
+}
+
+#[test]
+fn a_session_begins_anew_before_the_windows_are_full() {
+    let now = Instant::now();
+    let mut machine = machine(1, now);
+    let before = machine.sealer.session();
+    machine.begin_session();
+    assert_ne!(machine.sealer.session(), before);
+    assert_eq!(machine.windows.len(), 0);
+}
+
+#[test]
+fn names_and_metadata_that_others_refuse_are_refused_at_once() {
+    let mut machine = machine(1, Instant::now());
+    let long = vec![0; LONGEST_METADATA + 1];
+    assert_eq!(
+        machine.set_metadata(long.into()),
+        Err(OwnError::Metadata(257))
+    );
+    let changed = machine.set_metadata(vec![1; LONGEST_METADATA].into());
+    assert_eq!(changed, Ok(Vec::new()));
+    assert_eq!(machine.own.incarnation, 2);
+}

@@ -1,0 +1,147 @@
+//! Whatever happened, all live nodes see the same when the network is whole again.
+
+use std::time::Duration;
+
+use crate::world::{State, World};
+
+/// The time after which all see the same.
+const BOUND: Duration = Duration::from_secs(1);
+
+/// Schedules in an ordinary run of the tests.
+const FEW: u64 = 40;
+
+pub fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+/// Makes faults for some seconds, and then a whole network.
+fn disturb(world: &mut World) {
+    let count = world.nodes.len();
+    for _ in 0..world.random.usize(3..12) {
+        let node = world.random.usize(0..count);
+        match world.random.usize(0..12) {
+            0 => world.crash(node),
+            1 | 2 => world.restart(node),
+            3 => world.pause(node),
+            4 => world.resume(node),
+            5 => world.leave(node),
+            6 => {
+                // Two halves, or one node alone.
+                let side = world.random.usize(1..=count / 2);
+                for one in 0..side {
+                    for other in side..count {
+                        world.network.cut.extend([(one, other), (other, one)]);
+                    }
+                }
+            }
+            7 => {
+                // Nothing leaves a node, or nothing reaches it, or one pair is cut one-way.
+                let other = world.random.usize(0..count);
+                let which = world.random.usize(0..3);
+                let all = (0..count).filter(|it| which < 2 || *it == other);
+                let cut = all.map(|it| if which == 0 { (node, it) } else { (it, node) });
+                world.network.cut.extend(cut);
+            }
+            8 => world.network.loss = 0.3 * world.random.f64(),
+            9 => world.network.duplicates = world.random.f64(),
+            10 => world.network.late = world.random.f64(),
+            _ => {
+                let number = world.random.u8(..);
+                world.report(node, &[node as u8, number]);
+            }
+        }
+        let wait = world.random.u64(0..800);
+        world.run(Duration::from_millis(wait));
+    }
+    world.network = crate::world::Network::default();
+    for node in 0..count {
+        world.resume(node);
+    }
+}
+
+fn play(seed: u64) -> Duration {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let count = match random.usize(0..20) {
+        0 => random.usize(50..=100),
+        1..4 => random.usize(10..50),
+        _ => random.usize(3..10),
+    };
+    let mut world = World::new(count, seed);
+    if random.bool() {
+        world.run(Duration::from_secs(1));
+    }
+    disturb(&mut world);
+    let settled = world.settle(BOUND);
+    let took = settled.unwrap_or_else(|difference| {
+        panic!("after {BOUND:?}: {difference}; LANDFALL_SEED={seed} repeats it")
+    });
+    // And nothing changes any more without a cause.
+    world.run(Duration::from_millis(500));
+    let before = world.revisions();
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.revisions(), before, "LANDFALL_SEED={seed} repeats it");
+    took
+}
+
+#[test]
+fn all_live_nodes_see_the_same_after_any_schedule_of_faults() {
+    if let Some(seed) = number("LANDFALL_SEED") {
+        println!("settled after {:?}", play(seed));
+        return;
+    }
+    let first = number("LANDFALL_FIRST").unwrap_or(0);
+    let count = number("LANDFALL_SCHEDULES").unwrap_or(FEW);
+    let mut took: Vec<Duration> = (first..first + count).map(play).collect();
+    took.sort_unstable();
+    let at = |part: usize| took[(took.len() - 1) * part / 1_000];
+    println!(
+        "{count} schedules settled after {:?} (median), {:?} (99 %), {:?} (longest)",
+        at(500),
+        at(990),
+        at(1_000)
+    );
+}
+
+#[test]
+fn a_partition_moves_no_member_that_stays_on_this_side() {
+    let mut world = World::new(10, 7);
+    world.settle(BOUND).unwrap();
+    for one in 0..5 {
+        for other in 5..10 {
+            world.network.cut.extend([(one, other), (other, one)]);
+        }
+    }
+    world.run(Duration::from_secs(2));
+    let seen = |world: &World| {
+        let machines = world.nodes.iter().map(|it| &it.machine);
+        machines.map(|it| it.peers().len()).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(&world), [4; 10]);
+    world.network = crate::world::Network::default();
+    // While both sides find each other, none of the own side is missed.
+    for _ in 0..200 {
+        world.run(Duration::from_millis(5));
+        for node in 0..10 {
+            let side = if node < 5 { 0..5 } else { 5..10 };
+            let peers = world.nodes[node].machine.peers();
+            for other in side.filter(|it| *it != node) {
+                assert!(peers.contains_key(&crate::world::name(other)), "{other}");
+            }
+        }
+    }
+    assert_eq!(world.difference(), None);
+}
+
+#[test]
+fn a_node_that_leaves_is_gone_at_once_and_comes_back_when_it_starts() {
+    let mut world = World::new(20, 3);
+    world.settle(BOUND).unwrap();
+    world.leave(4);
+    let took = world.settle(BOUND).unwrap();
+    assert!(took <= Duration::from_millis(5), "{took:?}");
+    world.run(Duration::from_secs(3));
+    world.restart(4);
+    assert_eq!(world.nodes[4].state, State::Runs);
+    let took = world.settle(BOUND).unwrap();
+    assert!(took <= Duration::from_millis(200), "{took:?}");
+}

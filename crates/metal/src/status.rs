@@ -1,0 +1,108 @@
+//! What can be said of a Service in its observed state: pure.
+
+use std::net::IpAddr;
+
+use landfall_addressing::remarks;
+use landfall_model::dialect::metallb::ALLOCATED_FROM_POOL;
+use landfall_model::intent::{Intent, LoadBalancerSpec};
+use landfall_model::provider::{ProviderStatus, Published};
+use landfall_model::reason::{Code, Reason};
+use landfall_model::status::IpMode;
+
+use crate::observed::{Announced, Observed};
+
+/// Addresses, and why no traffic can arrive if none can.
+pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
+    let Some(spec) = &want.load_balancer else {
+        return ProviderStatus::default();
+    };
+    let Published { ingress, marks } = published(spec, &have.addresses.held);
+    let mut status = ProviderStatus {
+        ingress,
+        marks,
+        ..ProviderStatus::default()
+    };
+    // All addresses of a Service are of one pool.
+    let pool = have.announced.iter().find_map(|it| it.pool.clone());
+    let pool = pool.map(|pool| (ALLOCATED_FROM_POOL.to_owned(), pool));
+    status.marks.extend(pool);
+    status.remarks = remarks(want, spec, &have.addresses);
+    for announced in &have.announced {
+        status.waiting.extend(silence(spec, have, announced));
+        status.remarks.extend(not_by_bgp(announced));
+    }
+    status.waiting.extend(without_endpoints(want, spec));
+    status
+}
+
+/// Returns what is published of addresses. Nodes deliver the traffic themselves: kube-proxy takes
+/// the addresses from the status.
+pub(crate) fn published(spec: &LoadBalancerSpec, held: &[IpAddr]) -> Published {
+    landfall_addressing::published(spec, held, IpMode::Vip)
+}
+
+/// Returns why no node announces an address, whatever the nodes.
+fn silence(spec: &LoadBalancerSpec, have: &Observed, announced: &Announced) -> Option<Reason> {
+    let Announced {
+        address,
+        pool,
+        by_l2,
+        ..
+    } = announced;
+    // Without its pool it is about to move, which is reported with the claim.
+    let pool = pool.as_ref()?;
+    if *by_l2 > 0 {
+        return (announced.l2_selects_services && spec.address.sharing_key.is_some()).then(|| {
+            let message = format!(
+                "{address} is not announced: an L2Advertisement with serviceSelectors applies to \
+                 it, and a Service with a sharing key can't be selected by its labels"
+            );
+            Reason::warning(Code::NotAnnounced, message)
+                .remedy("remove the sharing key, or serviceSelectors of the L2Advertisement")
+        });
+    }
+    let message = if have.has_advertisements {
+        format!(
+            "{address} is not announced: no L2Advertisement is for pool {pool} and this Service"
+        )
+    } else {
+        format!("{address} is not announced: there is no L2Advertisement")
+    };
+    let remedy = format!(
+        "create an L2Advertisement for pool {pool}; one without a spec announces all pools on all \
+         nodes"
+    );
+    Some(Reason::warning(Code::NotAnnounced, message).remedy(remedy))
+}
+
+/// Remarks that an address is not announced by BGP although that was asked for.
+fn not_by_bgp(announced: &Announced) -> Option<Reason> {
+    (announced.by_bgp > 0).then(|| {
+        let message = format!(
+            "{} is not announced by BGP: BGPAdvertisements are validated, and not carried out yet",
+            announced.address
+        );
+        Reason::warning(Code::OptionNotSupported, message)
+            .remedy("announce the pool with an L2Advertisement")
+    })
+}
+
+/// Returns that the Service has no endpoint: then no node announces its addresses.
+fn without_endpoints(want: &Intent, spec: &LoadBalancerSpec) -> Option<Reason> {
+    let mut listeners = spec.listeners.iter();
+    if listeners.any(|listener| !listener.pool.members.is_empty()) {
+        return None;
+    }
+    let about_endpoints =
+        |reason: &&Reason| matches!(reason.code, Code::NoEndpoints | Code::NoReadyEndpoints);
+    if let Some(reported) = want.remarks.iter().find(about_endpoints) {
+        return Some(reported.clone());
+    }
+    let (code, message) = if spec.left_out.is_empty() {
+        (Code::NoEndpoints, "the Service has no endpoint")
+    } else {
+        (Code::NoReadyEndpoints, "the Service has no ready endpoint")
+    };
+    let remedy = "start pods that the selector of the Service matches; the address stays meanwhile";
+    Some(Reason::warning(code, message).remedy(remedy))
+}

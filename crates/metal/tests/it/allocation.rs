@@ -1,0 +1,287 @@
+//! Addresses from pools, by annotations of MetalLB, over restarts and changes of pools.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_metal::{Metal, watch_cooling};
+use landfall_model::intent::Intent;
+use landfall_model::provider::Provider;
+use landfall_model::reason::Code;
+use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
+use landfall_model::status::IpMode;
+use landfall_testkit::build::claim_of;
+use landfall_testkit::svc;
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::rig::{Site, l2, pool, web};
+
+fn annotated(name: &str, key: &str, value: &str) -> ServiceRow {
+    ServiceRow::clone(&svc(name).port(80).annotated(key, value).row())
+}
+
+#[tokio::test]
+async fn a_service_gets_the_lowest_address_and_nodes_deliver_it() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    let want = site.spec(&web("web"));
+    assert_eq!(
+        site.settle(&want).await.unwrap(),
+        ["claim 192.0.2.0 from pool a"]
+    );
+    let ingress = site.status(&want).await.ingress;
+    assert_eq!(ingress.len(), 1);
+    assert_eq!(ingress[0].ip_mode, Some(IpMode::Vip));
+    let marks: Vec<_> = site.status(&want).await.marks.into_iter().collect();
+    let note = ("metallb.io/ip-allocated-from-pool".to_owned(), "a".to_owned());
+    assert_eq!(marks, [note]);
+    assert_eq!(site.addresses(&web("api")).await, ["192.0.2.1"]);
+}
+
+#[tokio::test]
+async fn annotations_of_both_prefixes_ask_for_pool_and_addresses() {
+    let site = Site::with(&[
+        pool("a", &["192.0.2.0/24"]),
+        pool("b", &["198.51.100.0/24"]),
+    ]);
+    for (number, prefix) in ["metallb.io", "metallb.universe.tf"].iter().enumerate() {
+        let row = annotated(
+            &format!("p{number}"),
+            &format!("{prefix}/address-pool"),
+            "b",
+        );
+        assert_eq!(site.addresses(&row).await, [format!("198.51.100.{number}")]);
+        let asked = format!("192.0.2.{}", 70 + number);
+        let key = format!("{prefix}/loadBalancerIPs");
+        let row = annotated(&format!("a{number}"), &key, &asked);
+        assert_eq!(site.addresses(&row).await, [asked]);
+    }
+}
+
+#[tokio::test]
+async fn services_share_an_address_by_the_key_of_metallb() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/24"])]);
+    let shared = |name: &str, port| {
+        let row = svc(name)
+            .port(port)
+            .annotated("metallb.io/allow-shared-ip", "office");
+        ServiceRow::clone(&row.row())
+    };
+    assert_eq!(site.addresses(&shared("one", 80)).await, ["192.0.2.0"]);
+    assert_eq!(site.addresses(&shared("two", 81)).await, ["192.0.2.0"]);
+    assert_eq!(site.addresses(&shared("three", 80)).await, ["192.0.2.1"]);
+}
+
+#[tokio::test]
+async fn a_change_to_a_taken_address_keeps_the_held_one_and_names_the_holder() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    site.addresses(&web("first")).await;
+    site.addresses(&web("second")).await;
+    let greedy = annotated("second", "metallb.io/loadBalancerIPs", "192.0.2.0");
+    assert_eq!(site.addresses(&greedy).await, ["192.0.2.1"]);
+    let remarks = site.status(&site.spec(&greedy)).await.remarks;
+    assert_eq!(remarks.len(), 1);
+    assert_eq!(remarks[0].code, Code::AddressInUse);
+    assert!(remarks[0].message.contains("first"), "{}", remarks[0]);
+}
+
+#[tokio::test]
+async fn a_dual_stack_service_gets_both_families_ipv4_first() {
+    let site = Site::with(&[pool("a", &["2001:db8::/120", "192.0.2.0/24"])]);
+    let row = ServiceRow {
+        families: vec![Family::V6, Family::V4],
+        family_policy: FamilyPolicy::RequireDualStack,
+        ..web("web")
+    };
+    // The first address of an IPv6 prefix is the anycast address of its routers.
+    assert_eq!(site.addresses(&row).await, ["192.0.2.0", "2001:db8::1"]);
+}
+
+#[tokio::test]
+async fn claims_on_record_come_before_new_ones_and_nothing_is_done_for_them() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    let old = web("old");
+    site.provider.restore_claims(&[claim_of(&old, "192.0.2.0")]);
+    assert_eq!(site.addresses(&web("new")).await, ["192.0.2.1"]);
+    assert_eq!(site.settle(&site.spec(&old)).await.unwrap(), [""; 0]);
+    assert_eq!(site.addresses(&old).await, ["192.0.2.0"]);
+}
+
+#[tokio::test]
+async fn a_service_moves_when_its_pool_goes_and_another_one_has_room() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    let row = web("web");
+    site.addresses(&row).await;
+    site.set(&[pool("b", &["198.51.100.0/30"])], &[l2(json!({}))]);
+    let steps = site.settle(&site.spec(&row)).await.unwrap();
+    assert_eq!(
+        steps,
+        ["claim 198.51.100.0 from pool b", "release 192.0.2.0"]
+    );
+}
+
+#[tokio::test]
+async fn a_pool_that_becomes_invalid_takes_no_address_away() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    let row = web("web");
+    site.addresses(&row).await;
+    let problems = site.set(&[pool("a", &["192.0.2.0/99"])], &[l2(json!({}))]);
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].code, Code::InvalidPool);
+    assert_eq!(site.addresses(&row).await, ["192.0.2.0"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_claims_in_a_copy() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/32"])]);
+    let copy = Site {
+        provider: site.provider.sandbox(),
+        world: landfall_engine::World::default(),
+    };
+    assert_eq!(copy.addresses(&web("other")).await, ["192.0.2.0"]);
+    assert_eq!(site.addresses(&web("web")).await, ["192.0.2.0"]);
+}
+
+#[tokio::test]
+async fn another_leader_forgets_nothing_that_is_on_record() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    let row = web("web");
+    site.addresses(&row).await;
+    site.provider.invalidate_caches(true);
+    site.provider.restore_claims(&[claim_of(&row, "192.0.2.0")]);
+    assert_eq!(site.addresses(&web("new")).await, ["192.0.2.1"]);
+    assert_eq!(site.settle(&site.spec(&row)).await.unwrap(), [""; 0]);
+}
+
+#[tokio::test]
+async fn pools_report_what_is_left() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30", "2001:db8::/48"])]);
+    site.addresses(&web("web")).await;
+    let pools = site.provider.pools();
+    assert_eq!((pools[0].assigned_ipv4, pools[0].available_ipv4), (1, 3));
+    assert_eq!(pools[0].available_ipv6, i64::MAX as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_waits_for_an_address_that_cools_down_is_named_when_it_is_over() {
+    let row = PoolRow {
+        cool_down: Some(Duration::from_secs(90)),
+        ..PoolRow::clone(&pool("a", &["192.0.2.0/32"]))
+    };
+    let mut site = Site::with(&[Arc::new(row)]);
+    let provider = Arc::new(std::mem::take(&mut site.provider));
+    let (wakes, mut woken) = tokio::sync::mpsc::channel(8);
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let watch = tokio::spawn(watch_cooling(provider.clone(), wakes, cancel.clone()));
+    let settle = async |want: Intent| {
+        let have = provider.observe(&want).await.unwrap();
+        let steps = provider.plan(&want, &have).map(|plan| plan.steps);
+        for planned in steps.iter().flatten() {
+            provider.apply(&planned.step).await.unwrap();
+            provider.on_recorded(&want.uid);
+        }
+        provider.on_planned(&want.uid, steps.is_err());
+        if want.load_balancer.is_none() {
+            provider.on_forgotten(&want.uid);
+        }
+    };
+    let (first, second) = (web("first"), web("second"));
+    settle(site.spec(&first)).await;
+    settle(site.spec(&second)).await;
+    let removal = Intent::removal(first.key.clone(), first.uid.clone());
+    settle(removal).await;
+    let named = tokio::time::timeout(Duration::from_secs(89), woken.recv());
+    assert!(named.await.is_err(), "not yet");
+    let named = tokio::time::timeout(Duration::from_secs(2), woken.recv());
+    assert_eq!(named.await.unwrap(), Some(second.uid.clone()));
+    cancel.cancel();
+    watch.await.unwrap();
+}
+
+/// What happens to one of a few Services.
+#[derive(Clone, Debug)]
+enum Event {
+    Reconcile(u8),
+    Ask(u8, u8),
+    Delete(u8),
+    Pools(u8),
+    Restart,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        4 => (0..6_u8).prop_map(Event::Reconcile),
+        2 => (0..6_u8, 0..8_u8).prop_map(|(service, address)| Event::Ask(service, address)),
+        2 => (0..6_u8).prop_map(Event::Delete),
+        1 => (0..3_u8).prop_map(Event::Pools),
+        1 => Just(Event::Restart),
+    ];
+    prop::collection::vec(event, 1..40)
+}
+
+fn pools(number: u8) -> Vec<Arc<PoolRow>> {
+    match number {
+        0 => vec![pool("a", &["192.0.2.0/30"])],
+        1 => vec![pool("a", &["192.0.2.2/31"]), pool("b", &["192.0.2.4/31"])],
+        _ => vec![pool("a", &["192.0.2.0/30"]), pool("b", &["192.0.2.3/32"])],
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn no_two_services_hold_one_address_and_no_restart_moves_any(events in events()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut site = Site::with(&pools(0));
+            let mut current = 0;
+            let mut rows: Vec<ServiceRow> = (0..6).map(|it| web(&format!("s{it}"))).collect();
+            let mut held: Vec<Vec<String>> = vec![Vec::new(); 6];
+            for event in events {
+                match event {
+                    Event::Reconcile(service) => {
+                        let service = usize::from(service);
+                        held[service] = site.addresses(&rows[service]).await;
+                    }
+                    Event::Ask(service, address) => {
+                        let service = usize::from(service);
+                        let (name, asked) = (format!("s{service}"), format!("192.0.2.{address}"));
+                        rows[service] = annotated(&name, "metallb.io/loadBalancerIPs", &asked);
+                        held[service] = site.addresses(&rows[service]).await;
+                    }
+                    Event::Delete(service) => {
+                        let service = usize::from(service);
+                        let row = &rows[service];
+                        let removal = Intent::removal(row.key.clone(), row.uid.clone());
+                        site.settle(&removal).await.unwrap();
+                        held[service].clear();
+                    }
+                    Event::Pools(number) => {
+                        current = number;
+                        site.set(&pools(number), &[]);
+                    }
+                    Event::Restart => {
+                        site.provider = Metal::new();
+                        site.set(&pools(current), &[]);
+                        let claims: Vec<_> = rows.iter().zip(&held)
+                            .filter(|(_, held)| !held.is_empty())
+                            .map(|(row, held)| claim_of(row, &held[0]))
+                            .collect();
+                        site.provider.restore_claims(&claims);
+                        for (row, held) in rows.iter().zip(&held) {
+                            let want = site.spec(row);
+                            let have = site.provider.observe(&want).await.unwrap();
+                            let now: Vec<String> =
+                                have.addresses.held.iter().map(ToString::to_string).collect();
+                            assert_eq!(&now, held);
+                        }
+                    }
+                }
+                let all: Vec<&String> = held.iter().flatten().collect();
+                let distinct: BTreeSet<&&String> = all.iter().collect();
+                assert_eq!(all.len(), distinct.len(), "{held:?}");
+            }
+        });
+    }
+}

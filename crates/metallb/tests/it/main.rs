@@ -1,0 +1,14 @@
+//! What is made of objects, and what is said about those that are wrong.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a failure here is a failed test"
+)]
+
+mod build;
+mod matching;
+mod objects;
+mod order;
+mod rules;
+mod status;

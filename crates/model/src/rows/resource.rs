@@ -1,0 +1,104 @@
+//! Custom resources of MetalLB's API group as facts: what they say is validated where it is used.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::SourceMap;
+use crate::id::{ServiceKey, Uid};
+use crate::kinds::ObjectKind;
+use crate::reason::Origin;
+
+/// A kind of custom resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ResourceKind {
+    /// `IPAddressPool`: which addresses are given to which Services.
+    #[serde(rename = "IPAddressPool")]
+    IpAddressPool,
+    /// `L2Advertisement`: which of them are announced by ARP and NDP, and where.
+    L2Advertisement,
+    /// `BGPAdvertisement`: which of them are announced by BGP, and how.
+    #[serde(rename = "BGPAdvertisement")]
+    BgpAdvertisement,
+    /// `Community`: names of BGP communities.
+    Community,
+    /// `BGPPeer`: a router.
+    #[serde(rename = "BGPPeer")]
+    BgpPeer,
+    /// `BFDProfile`: how the loss of a router is detected.
+    #[serde(rename = "BFDProfile")]
+    BfdProfile,
+}
+
+/// A custom resource.
+///
+/// One object is one fact: an `IPAddressPool` is sent as [`super::Fact::Pool`], whose row carries
+/// this one ([`super::PoolRow::resource`]), and every other kind as [`super::Fact::Resource`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceRow {
+    /// Its kind.
+    pub kind: ResourceKind,
+    /// `apiVersion`, of which a kind may have several.
+    pub api_version: String,
+    /// Namespace and name.
+    pub key: ServiceKey,
+    /// Identity, where the source has one.
+    pub uid: Option<Uid>,
+    /// `metadata.generation`, where the source has one.
+    pub generation: Option<i64>,
+    /// When it was made, where the source has that.
+    pub created: Option<Timestamp>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec` as written; `null` where there is none.
+    pub spec: Value,
+    /// Where it was read from, for sources that are files.
+    pub source: Option<Arc<SourceMap>>,
+}
+
+// === impl ResourceKind ===
+
+impl ResourceKind {
+    /// All kinds, in the order in which they are sent.
+    pub const ALL: [Self; 6] = [
+        Self::IpAddressPool,
+        Self::L2Advertisement,
+        Self::BgpAdvertisement,
+        Self::Community,
+        Self::BgpPeer,
+        Self::BfdProfile,
+    ];
+
+    /// Returns the name in `kind`.
+    pub const fn name(self) -> &'static str {
+        ObjectKind::Resource(self).row().name
+    }
+}
+
+impl fmt::Display for ResourceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+// === impl ResourceRow ===
+
+impl ResourceRow {
+    /// Returns where a field of it stands in its file, if it comes from one.
+    pub fn origin_of(&self, field: &str) -> Option<Origin> {
+        self.source.as_ref().map(|source| source.origin_of(field))
+    }
+}
+
+impl fmt::Display for ResourceRow {
+    /// `L2Advertisement metallb-system/edge`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
