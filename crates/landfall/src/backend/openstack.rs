@@ -242,7 +242,6 @@ pub fn of_cloud_conf(path: PathBuf) -> Config {
     Config {
         instances: vec![Instance {
             name: INSTANCE.to_owned(),
-            class_names: Vec::new(),
             provider: ProviderConfig::OpenStack(openstack),
             default: true,
             class_names: Vec::new(),
