@@ -113,11 +113,7 @@ impl Addressing {
         clippy::result_large_err,
         reason = "what Provider::apply returns, once per step"
     )]
-    pub fn apply(
-        &mut self,
-        step: &AddressStep,
-        now: Instant,
-    ) -> Result<Applied, ProviderError> {
+    pub fn apply(&mut self, step: &AddressStep, now: Instant) -> Result<Applied, ProviderError> {
         match step {
             AddressStep::Claim { grant, publish, .. } => {
                 let (request, proposal) = &**grant;

@@ -394,5 +394,8 @@ fn a_released_address_is_given_to_another_service_after_its_pool_lets_it_and_at_
     site.settle(&removal(&second)).unwrap();
     let refused = site.settle(&spec(&asked)).unwrap_err();
     assert_eq!(refused[0].code, Code::AddressInUse);
-    assert!(refused[0].message.contains("released recently"), "{refused:?}");
+    assert!(
+        refused[0].message.contains("released recently"),
+        "{refused:?}"
+    );
 }

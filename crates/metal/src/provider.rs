@@ -130,11 +130,7 @@ fn now() -> Instant {
 
 /// Sends the Services that were refused an address whenever one can be given out again. Until
 /// cancelled.
-pub async fn watch_cooling(
-    metal: Arc<Metal>,
-    wakes: mpsc::Sender<Uid>,
-    cancel: CancellationToken,
-) {
+pub async fn watch_cooling(metal: Arc<Metal>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
     let next = async || {
         let due = metal.state().addressing.next_warm();
         match due {

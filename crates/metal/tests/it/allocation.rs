@@ -33,7 +33,10 @@ async fn a_service_gets_the_lowest_address_and_nodes_deliver_it() {
     assert_eq!(ingress.len(), 1);
     assert_eq!(ingress[0].ip_mode, Some(IpMode::Vip));
     let marks: Vec<_> = site.status(&want).await.marks.into_iter().collect();
-    let note = ("metallb.io/ip-allocated-from-pool".to_owned(), "a".to_owned());
+    let note = (
+        "metallb.io/ip-allocated-from-pool".to_owned(),
+        "a".to_owned(),
+    );
     assert_eq!(marks, [note]);
     assert_eq!(site.addresses(&web("api")).await, ["192.0.2.1"]);
 }
