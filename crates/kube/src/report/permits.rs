@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 /// a share of what it does at a time.
 const WRITES: usize = 64;
 
-/// How many of them may be other writes while Services wait for their finalizer: a Service is served
-/// once that is on it, and its status and events follow. No more than one, because each takes from
-/// the API server what the first traffic of another Service waits for; not none, because Services
-/// that are created without end must not keep those before them from being reported.
+/// How many of them may be other writes while Services wait for their finalizer: a Service is
+/// served once that is on it, and its status and events follow. No more than one, because each
+/// takes from the API server what the first traffic of another Service waits for; not none, because
+/// Services that are created without end must not keep those before them from being reported.
 const OTHERS: usize = 1;
 
 /// Permits to write, each kind in the order in which it was asked for.
