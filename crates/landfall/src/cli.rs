@@ -49,7 +49,7 @@ pub enum Command {
     Up(UpArgs),
     /// Serve the LoadBalancer Services of a Kubernetes cluster, as one of several replicas
     Controller(ControllerArgs),
-    /// Announce the addresses of a Kubernetes cluster from this node, by ARP and Neighbour Discovery
+    /// Announce the addresses of a Kubernetes cluster from one node, by ARP and NDP
     Speaker(SpeakerArgs),
     /// List the Services of a running instance, or of a cluster
     Get(GetArgs),

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use landfall_model::Uid;
 
 use crate::admission::{Counts, Decision, Division, Excess};
-use crate::clients::source_of;
 use crate::failures::Failures;
+use crate::rate::source_of;
 
 pub use account::{Account, Extra, Sockets};
 pub(crate) use account::{Cost, Held, Share};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use landfall_model::protection::Rate;
 
-use crate::clients::spend;
+use crate::rate::spend;
 
 /// Failures of one Service that are written although they are not in the sample: a client that
 /// breaks off on purpose is one, as often as it likes.

@@ -35,6 +35,7 @@ pub mod pool;
 mod ports;
 pub mod proxy;
 pub mod proxy_protocol;
+mod rate;
 mod recency;
 mod relay;
 pub mod shortage;

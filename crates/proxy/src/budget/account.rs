@@ -10,8 +10,8 @@ use landfall_model::Uid;
 use super::sources::Source;
 use super::{Budget, Namespace, Resource, ServiceCounts};
 use crate::admission::{Counts, Decision, Excess};
-use crate::clients::source_of;
 use crate::failures::Failures;
+use crate::rate::source_of;
 
 /// What one Service holds.
 #[derive(Debug)]

@@ -32,6 +32,7 @@ mod pipes;
 mod proxy_header;
 mod pump;
 pub(crate) mod slab;
+mod subject;
 mod tasks;
 pub(crate) mod wheel;
 
@@ -59,6 +60,7 @@ use self::member_socket::MemberSockets;
 use self::pipes::Pipes;
 use self::proxy_header::ProxyHeaderReader;
 use self::slab::{Key, Slab};
+use self::subject::{Subject, client_token, member_token};
 use self::wheel::Wheel;
 use crate::identity::ListenerId;
 use crate::listener::ListenerState;
@@ -154,19 +156,6 @@ pub(crate) struct Capacity {
     pub(crate) pipes: usize,
     /// Spare sockets toward members, of each family.
     pub(crate) spares: usize,
-}
-
-/// What an event is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subject {
-    Acceptor(Key),
-    ProxyHeaderReader(Key),
-    Client(Key),
-    Member(u32),
-    Port(Key),
-    Flow(Key),
-    Time,
-    Task(Key),
 }
 
 // === impl Engine ===
@@ -460,49 +449,6 @@ fn lose_sight(error: &io::Error) {
     }
 }
 
-// === impl Subject ===
-
-impl Subject {
-    const SHIFT: u32 = 60;
-
-    fn token(self) -> u64 {
-        let (kind, bits) = match self {
-            Self::Acceptor(key) => (1, key.pack()),
-            Self::ProxyHeaderReader(key) => (2, key.pack()),
-            Self::Client(key) => (3, key.pack()),
-            Self::Member(number) => (4, u64::from(number)),
-            Self::Port(key) => (5, key.pack()),
-            Self::Flow(key) => (6, key.pack()),
-            Self::Time => (7, 0),
-            Self::Task(key) => (8, key.pack()),
-        };
-        kind << Self::SHIFT | bits
-    }
-
-    fn of(token: u64) -> Option<Self> {
-        let key = Key::unpack(token);
-        match token >> Self::SHIFT {
-            1 => Some(Self::Acceptor(key)),
-            2 => Some(Self::ProxyHeaderReader(key)),
-            3 => Some(Self::Client(key)),
-            4 => Some(Self::Member(key.index)),
-            5 => Some(Self::Port(key)),
-            6 => Some(Self::Flow(key)),
-            7 => Some(Self::Time),
-            8 => Some(Self::Task(key)),
-            _ => None,
-        }
-    }
-}
-
-fn client_token(key: Key) -> u64 {
-    Subject::Client(key).token()
-}
-
-fn member_token(number: u32) -> u64 {
-    Subject::Member(number).token()
-}
-
 /// A duration in milliseconds, for coarse deadlines.
 fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
@@ -519,24 +465,5 @@ mod tests {
             "{}",
             size_of::<Option<Connection>>()
         );
-    }
-
-    #[test]
-    fn a_subject_is_found_again_by_its_token() {
-        let key = Slab::default().insert_with(|_| ());
-        let subjects = [
-            Subject::Acceptor(key),
-            Subject::ProxyHeaderReader(key),
-            Subject::Client(key),
-            Subject::Member(7),
-            Subject::Port(key),
-            Subject::Flow(key),
-            Subject::Time,
-            Subject::Task(key),
-        ];
-        for subject in subjects {
-            assert_eq!(Subject::of(subject.token()), Some(subject));
-        }
-        assert_eq!(Subject::of(0), None);
     }
 }
