@@ -19,6 +19,7 @@ use landfall_model::wire::accepted_from_text;
 use landfall_model::{Code, Reason, ServiceKey, Uid};
 
 use crate::held::{self, addresses};
+use crate::parallel;
 use crate::resolve::backend_key;
 use crate::select::Classes;
 use crate::world::World;
@@ -79,14 +80,15 @@ pub fn on_record<P: Provider>(
     providers: &[impl Deref<Target = P>],
 ) -> RecordedClaims {
     let mut candidates: Vec<Vec<Candidate>> = providers.iter().map(|_| Vec::new()).collect();
-    for row in services {
+    let services: Vec<Arc<ServiceRow>> = services.collect();
+    let found = parallel::map(&services, parallel::SERVICES, |row| {
         let namespace = world.namespace(row.key.namespace());
-        let namespace = namespace.map(AsRef::as_ref);
-        let Some(instance) = classes.holder_on_record(&row, namespace) else {
-            continue;
-        };
+        let instance = classes.holder_on_record(row, namespace.map(AsRef::as_ref))?;
+        Some((instance, Candidate::of(row, claim(row)?)))
+    });
+    for (instance, candidate) in found.into_iter().flatten() {
         if let Some(candidates) = instance.of_mut(&mut candidates) {
-            candidates.extend(claim(&row).map(|claim| Candidate::of(&row, claim)));
+            candidates.push(candidate);
         }
     }
     let mut record = RecordedClaims::default();

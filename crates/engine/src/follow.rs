@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
+use landfall_model::reason::Reason;
 use landfall_model::rows::Fact;
 use tokio::sync::mpsc;
 
@@ -54,6 +55,12 @@ impl Follower {
             changes.add(self.apply(fact));
         }
         changes
+    }
+
+    /// Decides which address pools are in force, where no instance serves those that name none.
+    /// Returns what is wrong with the others.
+    pub fn settle_pools(&mut self) -> Vec<Reason> {
+        self.world_mut().settle_pools(None)
     }
 
     /// Returns the World as it is now, which later facts do not change.

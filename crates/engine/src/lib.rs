@@ -21,6 +21,7 @@ mod held;
 pub mod instance;
 pub mod leadership;
 pub mod metrics;
+pub mod parallel;
 pub mod progress;
 pub mod queue;
 pub mod reconcile;

@@ -430,4 +430,27 @@ mod tests {
             Ownership::NotOurs
         );
     }
+
+    #[test]
+    fn pools_that_name_no_instance_go_to_the_first_that_takes_any() {
+        let pool = |instance: Option<&str>| {
+            Arc::new(PoolRow {
+                instance: instance.map(str::to_owned),
+                ..PoolRow::default()
+            })
+        };
+        let counts = |default, pools: &[Arc<PoolRow>], takes: [bool; 2]| -> Vec<usize> {
+            let shares = two(default).share_pools(pools, &takes);
+            shares.iter().map(Vec::len).collect()
+        };
+        let unnamed = [pool(None)];
+        assert_eq!(counts(Some("edge"), &unnamed, [true, true]), [1, 0]);
+        assert_eq!(counts(Some("inner"), &unnamed, [true, true]), [0, 1]);
+        // The default one is of a cloud, which takes none.
+        assert_eq!(counts(Some("edge"), &unnamed, [false, true]), [0, 1]);
+        assert_eq!(counts(None, &unnamed, [false, true]), [0, 1]);
+        assert_eq!(counts(Some("edge"), &unnamed, [false, false]), [0, 0]);
+        let named = [pool(Some("edge")), pool(Some("inner"))];
+        assert_eq!(counts(Some("edge"), &named, [false, true]), [1, 1]);
+    }
 }

@@ -22,6 +22,7 @@ use landfall_model::rows::{
 };
 
 use crate::held::addresses;
+use crate::parallel;
 use pools::Pools;
 use resources::Resources;
 use slices::Slices;
@@ -212,8 +213,13 @@ impl World {
         if self.synced
             && let Some(fallback) = self.pools.unknown_fallback()
         {
-            let held = self.services().flat_map(|row| addresses(&row.status));
-            let given = held.filter(|it| fallback.iter().any(|range| range.contains(it)));
+            let keys: Vec<ServiceKey> = self.keys().collect();
+            let held = parallel::map(&keys, parallel::SERVICES, |key| {
+                let row = self.service(key);
+                row.map_or_else(Vec::new, |row| addresses(&row.status))
+            });
+            let given = held.into_iter().flatten();
+            let given = given.filter(|it| fallback.iter().any(|range| range.contains(it)));
             let given = given.collect();
             self.pools.note_on_record(given);
         }
@@ -231,8 +237,8 @@ impl World {
         &'a self,
         kinds: &[ResourceKind],
     ) -> impl Iterator<Item = &'a Arc<ResourceRow>> + use<'a> {
-        let kinds = kinds.to_vec().into_iter();
-        kinds.flat_map(|kind| {
+        let kinds: Vec<ResourceKind> = kinds.to_vec();
+        kinds.into_iter().flat_map(|kind| {
             let pools = (kind == ResourceKind::IpAddressPool).then(|| self.pools.resources());
             pools.into_iter().flatten().chain(self.resources.of(kind))
         })

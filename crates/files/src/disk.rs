@@ -7,20 +7,24 @@ mod read;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
+use std::num::NonZeroUsize;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use landfall_engine::parallel;
 use landfall_model::reason::{Code, Reason};
 
 use crate::catalog::{File, Finding, Survey};
-use crate::parallel;
 #[cfg(feature = "memory")]
 pub(crate) use read::decode;
 use read::{Print, beginning, io_reason, read_all, read_file};
 
 /// How deep folders are followed with `recursive`, which also ends loops of symbolic links.
 const FOLDER_DEPTH: usize = 32;
+
+/// How many files are read while another thread starts that reads as many.
+const SHARE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(3);
 
 /// The path that stands for standard input.
 pub(crate) const STDIN: &str = "-";
@@ -251,7 +255,7 @@ impl Disk {
     /// Reads what changed.
     fn read(&mut self, look: &mut DiskSurvey) {
         let unread = std::mem::take(&mut look.unread);
-        let findings = parallel::map(&unread, |it| read_file(&it.path, &it.name, it.print));
+        let findings = parallel::map(&unread, SHARE, |it| read_file(&it.path, &it.name, it.print));
         for (Unread { position, name, .. }, (finding, print)) in unread.into_iter().zip(findings) {
             match print {
                 Some(print) => self.seen.insert(name, print),

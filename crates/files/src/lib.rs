@@ -29,7 +29,6 @@ mod manifest;
 pub mod memory;
 #[cfg(feature = "memory")]
 mod memory_files;
-mod parallel;
 mod pools;
 mod registry;
 mod report;

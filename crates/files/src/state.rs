@@ -14,10 +14,12 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use landfall_engine::parallel;
 use landfall_model::rows::{PoolRow, ServiceRow};
 use landfall_model::wire;
 use landfall_sys::files;
@@ -29,7 +31,8 @@ use folder::{Folder, RealFolder};
 pub(crate) use journal::Changes;
 use journal::{Corruption, Fault, Journal};
 
-use crate::parallel;
+/// How many lines are read while another thread starts that reads as many.
+const SHARE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
 /// The format of `state.json`.
 const FORMER_FORMAT: u64 = 1;
@@ -219,7 +222,7 @@ impl StateDir {
                     .iter()
                     .map(|(key, line)| (key, *line))
                     .collect();
-                let read = parallel::map(&lines, |(key, line)| {
+                let read = parallel::map(&lines, SHARE, |(key, line)| {
                     let entry = Entry::read(key, line)?;
                     Ok(((*key).clone(), (entry, line.len() as u64 + 1)))
                 });

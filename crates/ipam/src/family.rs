@@ -46,6 +46,16 @@ impl WantedFamilies {
         }
     }
 
+    /// What to request.
+    pub(crate) fn remedy(self) -> String {
+        match self {
+            Self::Only(family) => format!("request one {family} address"),
+            Self::RequireDual | Self::PreferDual { .. } => {
+                "request one IPv4 and one IPv6 address".to_owned()
+            }
+        }
+    }
+
     /// The family that decides the pool when both could.
     pub(crate) fn lead(self) -> Family {
         match self {

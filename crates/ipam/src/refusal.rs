@@ -332,12 +332,7 @@ impl Refusal {
                     .to_owned()
             }
             Self::AddressesSetTwice { key, other } => format!("remove {key} or {other}"),
-            Self::FamiliesMismatch { families, .. } => match families {
-                WantedFamilies::Only(family) => format!("request one {family} address"),
-                WantedFamilies::RequireDual | WantedFamilies::PreferDual { .. } => {
-                    "request one IPv4 and one IPv6 address".to_owned()
-                }
-            },
+            Self::FamiliesMismatch { families, .. } => families.remedy(),
             Self::NotEnoughClusterIps { .. } => "set ipFamilyPolicy to PreferDualStack or \
                                                  SingleStack, or run the cluster dual-stack"
                 .to_owned(),

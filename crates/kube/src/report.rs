@@ -95,6 +95,7 @@ impl KubeReports {
         tasks: &TaskTracker,
         cancel: &CancellationToken,
     ) -> Self {
+        let permits = WritePermits::default();
         let events = Announcer::start(
             connection.clone(),
             guard.clone(),
@@ -102,6 +103,7 @@ impl KubeReports {
                 controller: "landfall.dev/controller",
                 instance: instance.to_owned(),
             },
+            permits.clone(),
             tasks,
             cancel.clone(),
         );
@@ -110,7 +112,7 @@ impl KubeReports {
             guard,
             recent: Mutex::default(),
             events,
-            permits: WritePermits::default(),
+            permits,
         }
     }
 

@@ -15,6 +15,7 @@ use crate::backend::Backend;
 use crate::{dry_run, logging};
 
 pub mod client;
+pub mod speaker;
 pub mod view;
 
 /// A loop that has not turned for this long is stuck: it turns every second when idle, and never

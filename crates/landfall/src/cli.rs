@@ -3,6 +3,7 @@
 mod ask;
 mod cloud;
 mod serve;
+mod speaker;
 
 use std::path::PathBuf;
 
@@ -14,9 +15,13 @@ pub use cloud::{AdoptArgs, OrphansArgs};
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
 };
+pub use speaker::SpeakerArgs;
 
 /// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
+
+/// That of a speaker, which may run on one machine with the others.
+pub const DEFAULT_SPEAKER_ADMIN: &str = "127.0.0.1:9641";
 
 /// Assigns addresses to Kubernetes Services of type LoadBalancer and forwards their traffic.
 #[derive(Debug, Parser)]
@@ -44,6 +49,8 @@ pub enum Command {
     Up(UpArgs),
     /// Serve the LoadBalancer Services of a Kubernetes cluster, as one of several replicas
     Controller(ControllerArgs),
+    /// Announce the addresses of a Kubernetes cluster from one node, by ARP and NDP
+    Speaker(SpeakerArgs),
     /// List the Services of a running instance, or of a cluster
     Get(GetArgs),
     /// Explain one Service: spec, address, listeners and members, each with its reason

@@ -11,4 +11,5 @@ pub mod get;
 pub mod orphans;
 pub mod plan;
 mod serve_cluster;
+pub mod speaker;
 pub mod up;

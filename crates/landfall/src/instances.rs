@@ -294,20 +294,6 @@ pub fn resources(config: &Config) -> CustomResources {
     }
 }
 
-/// Returns the custom resources that the instances of a configuration read in a cluster. Address
-/// pools are always among them: no member may be an address that is given to Services.
-pub fn resources(config: &Config) -> CustomResources {
-    let profiles = outline(config);
-    let kinds = profiles.iter().flat_map(|it| it.resources);
-    CustomResources {
-        namespace: config.metallb_namespace().to_owned(),
-        kinds: kinds
-            .copied()
-            .chain([ResourceKind::IpAddressPool])
-            .collect(),
-    }
-}
-
 /// Returns what the instances of a configuration can do in a cluster, without reading the files
 /// that it names.
 pub fn outline(config: &Config) -> Vec<ProviderProfile> {

@@ -31,7 +31,9 @@ use std::time::Duration;
 use clap::Parser as _;
 
 use cli::{Cli, Command};
-use commands::{adopt, check, completion, controller, demo, explain, get, orphans, plan, up};
+use commands::{
+    adopt, check, completion, controller, demo, explain, get, orphans, plan, speaker, up,
+};
 
 /// Set up in [`landfall_sys::memory`].
 #[cfg(feature = "jemalloc")]
@@ -111,6 +113,10 @@ async fn run(command: Command) -> anyhow::Result<bool> {
         Command::Controller(args) => {
             logging::start(args.log_format, "info")?;
             Box::pin(controller::run(args)).await.map(|()| true)
+        }
+        Command::Speaker(args) => {
+            logging::start(args.log_format, "info")?;
+            Box::pin(speaker::run(args)).await.map(|()| true)
         }
         Command::Get(args) => get::run(args).await.map(|()| true),
         Command::Explain(args) => explain::run(args).await.map(|()| true),

@@ -61,8 +61,8 @@ pub struct View {
     pub peers: BTreeMap<Arc<str>, Peer>,
 }
 
-/// A running task.
-#[derive(Debug)]
+/// A running task. It ends when no copy of this is left, too.
+#[derive(Clone, Debug)]
 pub struct Membership {
     wanted: watch::Sender<Wanted>,
     view: watch::Receiver<Arc<View>>,

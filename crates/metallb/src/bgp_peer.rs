@@ -279,7 +279,7 @@ fn read_timers(fields: &mut Fields<'_, '_>, older: bool) -> Timers {
     let (mut hold, mut keepalive) = (read("holdTime"), read("keepaliveTime"));
     let connect = if older { None } else { read("connectTime") };
     if older {
-        // This version can't tell "left out" from zero.
+        // In this version zero is what is left out.
         hold = hold.filter(|time| !time.is_zero());
         keepalive = keepalive.filter(|time| !time.is_zero());
     }

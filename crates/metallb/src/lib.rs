@@ -7,8 +7,8 @@
 //!  Config::l2_of(address, labels) ──> the advertisements that apply
 //! ```
 //!
-//! Each object is judged alone, and then against the others: a mistake in one takes nothing away
-//! from another, and an object whose newest version is refused stays in force as it was. A
+//! Each object is checked alone, and then with the others: a mistake in one takes nothing away from
+//! another, and an object whose newest version is refused stays in force as it was. A
 //! [`Config`] can therefore always be used; what is wrong is in [`Findings`], with object, field,
 //! value and remedy.
 //!

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GoDuration(pub(crate) Duration);
 
-/// The remedy for a text that is none.
+/// The remedy for a text that can't be read.
 pub(crate) const REMEDY: &str = "write numbers with units, such as 90s, 1m30s or 500ms";
 
 impl FromStr for GoDuration {

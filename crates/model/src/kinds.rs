@@ -164,6 +164,15 @@ const fn core(
     }
 }
 
+// === impl ResourceKind ===
+
+impl ResourceKind {
+    /// Returns the name in `kind`.
+    pub const fn name(self) -> &'static str {
+        ObjectKind::Resource(self).row().name
+    }
+}
+
 // === impl WatchedKind ===
 
 impl WatchedKind {

@@ -314,6 +314,43 @@ pub struct MetricsView {
     /// The data plane, where this process has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resources: Option<ResourcesView>,
+    /// What a speaker does, where this process is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub speaker: Option<SpeakerMetrics>,
+}
+
+/// What a speaker does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpeakerMetrics {
+    /// What it announces.
+    pub announces: Vec<AnnouncedView>,
+    /// Addresses that it is to announce and cannot.
+    pub failing: u64,
+    /// Live speakers, this one included.
+    pub members: u64,
+    /// Members that did not answer any more, since the start.
+    pub members_died: u64,
+    /// Suspicions that this speaker raised.
+    pub suspicions: u64,
+    /// Suspicions of this speaker that it refuted.
+    pub refuted: u64,
+    /// Times that this process did not run when it was to.
+    pub pauses: u64,
+    /// Datagrams that were not accepted, by reason. A small, fixed set.
+    pub datagrams_refused: BTreeMap<String, u64>,
+}
+
+/// An address that a speaker announces for a Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnouncedView {
+    /// The node of the speaker.
+    pub node: String,
+    /// The address.
+    pub address: IpAddr,
+    /// The Service.
+    pub service: ServiceKey,
 }
 
 /// How many Secrets are watched.

@@ -1,8 +1,18 @@
-//! The speaker of a node, as far as it is there: which of the addresses of a cluster this node
-//! announces, and what it reports about itself to the speakers of other nodes. No command uses it
-//! yet.
+//! The speaker of a node: which of the addresses of a cluster this node announces, and what it
+//! reports about that.
 //!
-//! It needs no Lease and never writes a Service.
+//! ```text
+//!   facts ─┐                       ┌─> announcer (ARP, NDP)
+//! members ─┼─> decide ─> board ────┼─> membership (what this node reports, where others may be)
+//!   links ─┘   (pure)   (elections)└─> status objects and events
+//! ```
+//!
+//! It needs no Lease and never writes a Service, and it works on what it knows while the API server
+//! is away.
 
 pub mod board;
+pub mod decide;
+pub mod layer2;
 pub mod metadata;
+pub mod status;
+pub mod task;

@@ -10,6 +10,7 @@ use landfall_model::status::ConditionType;
 
 use super::{Engine, prepare};
 use crate::claims::{on_record, unserved};
+use crate::parallel;
 use crate::report::Report;
 use crate::select::Ownership;
 use crate::store::Record;
@@ -19,7 +20,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// before this instance is ready.
     pub(super) fn restore_claims(&mut self) {
         // Unpacking a row costs more than all that is asked of it here.
-        let rows: Vec<Arc<ServiceRow>> = self.rows_on_record().collect();
+        let rows = self.rows_on_record();
         let record = on_record(
             rows.iter().cloned(),
             &self.world,
@@ -67,11 +68,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Every Service that may have something on record here, or is to be handled.
-    pub(super) fn rows_on_record(&self) -> impl Iterator<Item = Arc<ServiceRow>> {
+    pub(super) fn rows_on_record(&self) -> Vec<Arc<ServiceRow>> {
         let concerned = self.world.keys().filter(|key| {
             let affiliation = self.world.affiliation(key);
             self.is_relevant(key) || affiliation.is_some_and(|it| it.instance.is_some())
         });
-        concerned.filter_map(|key| self.world.service(&key))
+        let concerned: Vec<ServiceKey> = concerned.collect();
+        let world = &*self.world;
+        let rows = parallel::map(&concerned, parallel::SERVICES, |key| world.service(key));
+        rows.into_iter().flatten().collect()
     }
 }

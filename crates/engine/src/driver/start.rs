@@ -59,7 +59,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.note_start(&job, owners.first);
         let calls = self.waiting.calls(owners.first);
         let running = Running::new(key, owners, calls, &job);
-        let task = self.reconciles.spawn(async move {
+        // A reconcile holds its whole job, and a task is moved several times until it is where it runs.
+        let task = self.reconciles.spawn(Box::pin(async move {
             let started = clock();
             let end = {
                 let reconciles = pin!(async {
@@ -83,7 +84,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             };
             let end = end.unwrap_or_else(|_| ReconcileEnd::broken_off(&job, RECONCILE_LIMIT));
             (started.elapsed(), end)
-        });
+        }));
         self.running.insert(task.id(), running);
     }
 

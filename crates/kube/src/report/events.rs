@@ -29,6 +29,8 @@ use correlator::{Correlator, Sending};
 pub(super) use occurrence::{Occurrence, Reporter};
 use queue::Queue;
 
+use super::permits::WritePermits;
+
 /// Takes occurrences without ever waiting.
 #[derive(Debug)]
 pub(super) struct Announcer(Arc<Queue>);
@@ -38,6 +40,7 @@ struct Sender {
     connection: Connection,
     guard: WriteGuard,
     reporter: Reporter,
+    permits: WritePermits,
     correlator: Correlator,
 }
 
@@ -59,6 +62,7 @@ impl Announcer {
         connection: Connection,
         guard: WriteGuard,
         reporter: Reporter,
+        permits: WritePermits,
         tasks: &TaskTracker,
         cancel: CancellationToken,
     ) -> Self {
@@ -67,6 +71,7 @@ impl Announcer {
             connection,
             guard,
             reporter,
+            permits,
             correlator: Correlator::default(),
         };
         tasks.spawn(sender.run(queue.clone(), cancel));
@@ -176,6 +181,7 @@ impl Sender {
                 )
             }
         };
+        let _permit = self.permits.later().await;
         let answer = api::request(&self.connection, ask, TIMEOUT);
         let answer = self.guard.while_allowed(answer).await;
         answer.ok_or(ApiError::NotLeading)?.map(drop)

@@ -19,6 +19,7 @@ use crate::lease::WriteGuard;
 
 use super::events::{Announcer, Occurrence, Reporter};
 use super::failed;
+use super::permits::WritePermits;
 
 /// Reports on the process itself to the API server.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ impl OwnReports {
             connection.clone(),
             WriteGuard::always(),
             reporter,
+            WritePermits::default(),
             tasks,
             cancel.clone(),
         );

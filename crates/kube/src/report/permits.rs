@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 /// a share of what it does at a time.
 const WRITES: usize = 64;
 
-/// How many of them may be statuses of Services that have their finalizer, while others wait for
-/// theirs: a Service is served once that is on it, and reported after. Few, because each takes from
+/// How many of them may be other writes while Services wait for their finalizer: a Service is served
+/// once that is on it, and its status and events follow. No more than one, because each takes from
 /// the API server what the first traffic of another Service waits for; not none, because Services
-/// that are made without end must not keep those before them from being reported.
-const STATUSES: usize = 4;
+/// that are created without end must not keep those before them from being reported.
+const OTHERS: usize = 1;
 
 /// Permits to write, each kind in the order in which it was asked for.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +106,7 @@ impl State {
         if self.firsts + self.laters >= WRITES {
             return None;
         }
-        let later_first = self.waiting_firsts.is_empty() || self.laters < STATUSES;
+        let later_first = self.waiting_firsts.is_empty() || self.laters < OTHERS;
         if later_first && let Some(waiting) = self.waiting_laters.pop_front() {
             self.laters += 1;
             return Some((Kind::Later, waiting));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_statuses_are_written_beside_what_traffic_waits_for() {
+    fn one_other_write_is_made_beside_what_traffic_waits_for() {
         let permits = WritePermits::default();
         let mut taken = taken(&permits);
         let mut firsts: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.first())).collect();
@@ -158,7 +158,7 @@ mod tests {
         let served: Vec<_> = firsts.iter_mut().filter_map(look).collect();
         assert_eq!(
             (reported.len(), served.len()),
-            (STATUSES, WRITES / 2 - STATUSES)
+            (OTHERS, WRITES / 2 - OTHERS)
         );
     }
 

@@ -259,7 +259,8 @@ macro_rules! backends {
                 match (&self.provider, step) {
                     $((AnyProvider::$name(provider), Step::$name(step)) => {
                         if self.writes() {
-                            provider.apply(step).await
+                            // As large as reading it.
+                            Box::pin(provider.apply(step)).await
                         } else {
                             Ok(Applied::Done)
                         }

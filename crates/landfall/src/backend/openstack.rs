@@ -244,6 +244,7 @@ pub fn of_cloud_conf(path: PathBuf) -> Config {
             name: INSTANCE.to_owned(),
             provider: ProviderConfig::OpenStack(openstack),
             default: true,
+            class_names: Vec::new(),
             pools: Vec::new(),
             members: None,
         }],

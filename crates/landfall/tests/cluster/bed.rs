@@ -46,9 +46,22 @@ impl Bed {
         }
     }
 
+    /// A cluster that differs from the usual one.
+    pub async fn with(name: &str, options: Options) -> Self {
+        let turn = TURN.lock().await;
+        Self {
+            _turn: Some(turn),
+            ..Self::start(name, options).await
+        }
+    }
+
     /// Another cluster, with a control plane of its own, for a test that has opened one.
     pub async fn second(name: &str) -> Self {
-        let cluster = Cluster::start(Options::default()).await.unwrap();
+        Self::start(name, Options::default()).await
+    }
+
+    async fn start(name: &str, options: Options) -> Self {
+        let cluster = Cluster::start(options).await.unwrap();
         let roles = [HOME, ROLES].concat();
         cluster.kubectl().apply(&roles).await.unwrap();
         let namespace = cluster.namespace(name).await.unwrap();

@@ -33,6 +33,7 @@ mod refusals;
 mod replicas;
 mod restart;
 mod selection;
+mod speakers;
 mod tenants;
 mod webhook;
 mod writes;

@@ -10,14 +10,14 @@ use crate::replica::Replica;
 /// The note of the pool that MetalLB's controller writes.
 const POOL_OF: &str = "metallb.io/ip-allocated-from-pool";
 
-fn kind(kind: &str, plural: &str) -> String {
+pub fn kind(kind: &str, plural: &str) -> String {
     POOL_KIND
         .replace("IPAddressPool", kind)
         .replace("ipaddresspools", plural)
         .replace("ipaddresspool", &kind.to_lowercase())
 }
 
-fn object(kind: &str, name: &str, namespace: &str, spec: &str) -> String {
+pub fn object(kind: &str, name: &str, namespace: &str, spec: &str) -> String {
     format!(
         "---\napiVersion: metallb.io/v1beta1\nkind: {kind}\nmetadata: {{name: {name}, namespace: \
          {namespace}}}\nspec: {spec}\n"

@@ -304,9 +304,10 @@ impl World {
     pub fn settle(&mut self, longest: Duration) -> Result<Duration, String> {
         let start = self.now;
         loop {
+            let took = self.now.saturating_sub(start);
             match self.difference() {
-                None => return Ok(self.now - start),
-                Some(difference) if self.now - start >= longest => return Err(difference),
+                None => return Ok(took),
+                Some(difference) if took >= longest => return Err(difference),
                 Some(_) => self.run(Duration::from_millis(5)),
             }
         }

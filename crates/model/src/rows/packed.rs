@@ -3,6 +3,8 @@
 //! A Service that costs two kilobytes as a [`ServiceRow`] takes a hundred bytes here, and so does a
 //! slice of three endpoints. Keys are not in it: packed rows are held by key.
 
+mod status;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use super::{
 };
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
-use crate::status::ServiceStatus;
+use status::{pack_status, unpack_status};
 
 /// A [`ServiceRow`] without its key. Equal where the rows are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -354,6 +356,21 @@ fn unpack_service_port(from: &mut Reader<'_>) -> Option<ServicePort> {
     })
 }
 
+fn pack_octets(to: &mut Writer, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => to.bytes(&address.octets()),
+        IpAddr::V6(address) => to.bytes(&address.octets()),
+    }
+}
+
+fn unpack_octets(from: &mut Reader<'_>, v6: bool) -> Option<IpAddr> {
+    Some(if v6 {
+        Ipv6Addr::from(from.array::<16>()?).into()
+    } else {
+        Ipv4Addr::from(from.array::<4>()?).into()
+    })
+}
+
 fn pack_endpoint(to: &mut Writer, endpoint: &Endpoint) {
     let Endpoint {
         address,
@@ -371,10 +388,7 @@ fn pack_endpoint(to: &mut Writer, endpoint: &Endpoint) {
         node.is_some(),
         name.is_some(),
     ]));
-    match address {
-        IpAddr::V4(address) => to.bytes(&address.octets()),
-        IpAddr::V6(address) => to.bytes(&address.octets()),
-    }
+    pack_octets(to, *address);
     for text in [node, name].into_iter().flatten() {
         to.text(text);
     }
@@ -382,11 +396,7 @@ fn pack_endpoint(to: &mut Writer, endpoint: &Endpoint) {
 
 fn unpack_endpoint(from: &mut Reader<'_>) -> Option<Endpoint> {
     let [v6, ready, serving, terminating, has_node, has_name] = unflag(from.byte()?);
-    let address = if v6 {
-        Ipv6Addr::from(from.array::<16>()?).into()
-    } else {
-        Ipv4Addr::from(from.array::<4>()?).into()
-    };
+    let address = unpack_octets(from, v6)?;
     let text = |from: &mut Reader<'_>| from.text().map(Arc::<str>::from);
     Some(Endpoint {
         address,
@@ -396,24 +406,6 @@ fn unpack_endpoint(from: &mut Reader<'_>) -> Option<Endpoint> {
         node: if has_node { Some(text(from)?) } else { None },
         name: if has_name { Some(text(from)?) } else { None },
     })
-}
-
-/// Most Services of a cluster have none of ours. Those that do are no more than an instance serves,
-/// so that the form in which it is written elsewhere is good enough.
-fn pack_status(to: &mut Writer, status: &ServiceStatus) {
-    if *status == ServiceStatus::default() {
-        to.text("");
-        return;
-    }
-    // Nothing in it can fail to be written: there are no maps with keys that are not texts.
-    to.text(&serde_json::to_string(status).unwrap_or_default());
-}
-
-fn unpack_status(from: &mut Reader<'_>) -> Option<ServiceStatus> {
-    match from.text()? {
-        "" => Some(ServiceStatus::default()),
-        text => serde_json::from_str(text).ok(),
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::SourceMap;
 use crate::id::{ServiceKey, Uid};
-use crate::kinds::ObjectKind;
 use crate::reason::Origin;
 
 /// A kind of custom resource.
@@ -74,11 +73,6 @@ impl ResourceKind {
         Self::BgpPeer,
         Self::BfdProfile,
     ];
-
-    /// Returns the name in `kind`.
-    pub const fn name(self) -> &'static str {
-        ObjectKind::Resource(self).row().name
-    }
 }
 
 impl fmt::Display for ResourceKind {

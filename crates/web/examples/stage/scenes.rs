@@ -12,11 +12,11 @@ use std::time::Duration;
 use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, ProxyProtocol};
 use landfall_model::rows::Family;
 use landfall_model::view::{
-    CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView, MetricsView,
-    PoolView, ResourcesView, SecretsView, ServiceView, TimesView,
+    AnnouncedView, CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView,
+    MetricsView, PoolView, ResourcesView, SecretsView, ServiceView, SpeakerMetrics, TimesView,
 };
 use landfall_model::{
-    Code, ConditionType, IngressAddress, PlannedKind, PlannedStep, Protocol, Reason,
+    Code, ConditionType, IngressAddress, PlannedKind, PlannedStep, Protocol, Reason, ServiceKey,
 };
 
 use super::build::{
@@ -249,6 +249,20 @@ pub fn metrics() -> MetricsView {
         }],
         lost_log_lines: 0,
         left_out_log_lines: 0,
+        speaker: Some(SpeakerMetrics {
+            announces: vec![AnnouncedView {
+                node: "node-1".to_owned(),
+                address: [192, 0, 2, 20].into(),
+                service: ServiceKey::new("shop", "web"),
+            }],
+            failing: 0,
+            members: 3,
+            members_died: 1,
+            suspicions: 2,
+            refuted: 1,
+            pauses: 4,
+            datagrams_refused: counts(&[("forged", 2), ("replayed", 5)]),
+        }),
         secrets: Some(SecretsView {
             watched: 12,
             limit: 4096,

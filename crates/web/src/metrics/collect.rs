@@ -295,8 +295,36 @@ impl Snapshot {
                 page.one(metric, value)?;
             }
         }
+        self.speaker(page)?;
         page.one(&table::LOG_LOST, self.engine.lost_log_lines)?;
         page.one(&table::LOG_LEFT_OUT, self.engine.left_out_log_lines)
+    }
+
+    fn speaker(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(speaker) = &self.engine.speaker else {
+            return Ok(());
+        };
+        let announced = speaker.announces.iter();
+        let announced = announced.map(|it| {
+            let labels = labels([&it.service, &"layer2", &it.node, &it.address]);
+            (labels, 1)
+        });
+        page.gauge(&table::SPEAKER_ANNOUNCED, announced)?;
+        for (metric, value) in [
+            (&table::SPEAKER_FAILING, speaker.failing),
+            (&table::SPEAKER_MEMBERS, speaker.members),
+            (&table::SPEAKER_DIED, speaker.members_died),
+            (&table::SPEAKER_SUSPICIONS, speaker.suspicions),
+            (&table::SPEAKER_REFUTED, speaker.refuted),
+            (&table::SPEAKER_PAUSES, speaker.pauses),
+        ] {
+            page.one(metric, value)?;
+        }
+        let refused = speaker.datagrams_refused.iter();
+        page.series(
+            &table::SPEAKER_REFUSED,
+            refused.map(|(reason, count)| (labels([reason]), *count)),
+        )
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {

@@ -204,6 +204,23 @@ metrics! {
         hangs.";
     ACCESS_LOG_LEFT_OUT = Counter "landfall_access_log_lines_left_out" []
         "Failures that are not in the access log because their Service had too many.";
+    SPEAKER_ANNOUNCED = Gauge "metallb_speaker_announced" ["service", "protocol", "node", "ip"]
+        "1 while this speaker announces the address for the Service; named as in MetalLB.";
+    SPEAKER_FAILING = Gauge "landfall_speaker_failing_addresses" []
+        "Addresses that this speaker is to announce and cannot.";
+    SPEAKER_MEMBERS = Gauge "landfall_speaker_members" []
+        "Live speakers, this one included.";
+    SPEAKER_DIED = Counter "landfall_speaker_members_died" []
+        "Speakers that did not answer any more, as this one found.";
+    SPEAKER_SUSPICIONS = Counter "landfall_speaker_suspicions" []
+        "Suspicions of other speakers that this one raised.";
+    SPEAKER_REFUTED = Counter "landfall_speaker_suspicions_refuted" []
+        "Suspicions of this speaker that it refuted.";
+    SPEAKER_PAUSES = Counter "landfall_speaker_pauses" []
+        "Times that this process did not run when it was to: the cores were busy.";
+    SPEAKER_REFUSED = Counter "landfall_speaker_datagrams_refused" ["reason"]
+        "Datagrams of the membership that were refused: foreign, unknown_key, forged, replayed, \
+        own_name (another speaker has the name of this node).";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that were dropped: a full disk, a closed pipe, a reader that hangs.";
     LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []

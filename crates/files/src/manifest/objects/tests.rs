@@ -431,7 +431,7 @@ fn other_kinds_are_ignored_without_a_finding() {
         "apiVersion: v1\nkind: ServiceAccount",
         "apiVersion: serving.knative.dev/v1\nkind: Service",
         "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role",
-        "apiVersion: metallb.io/v1beta1\nkind: L2Advertisement",
+        "apiVersion: metallb.io/v1beta1\nkind: ServiceL2Status",
     ] {
         assert_eq!(
             clean(&format!("{head}\nmetadata: {{name: x}}\n")),

@@ -153,7 +153,24 @@ fn why_not_interrupted(tail: &[u8], commits: u64) -> Option<&'static str> {
     None
 }
 
+/// Returns the Service that a line is about that has the form in which objects of Services are
+/// written; `None`: it may have any other form.
+fn written_subject(text: &str) -> Option<Key> {
+    let (subject, rest) = text.strip_prefix("{\"service\":\"")?.split_once('"')?;
+    let rest = rest.strip_prefix(",\"deleting\":true").unwrap_or(rest);
+    let is_whole = rest.starts_with(",\"object\":{") && rest.ends_with("}}");
+    if !is_whole || subject.contains('\\') {
+        return None;
+    }
+    subject.parse().ok().map(Key::Service)
+}
+
+/// Returns what a line is about, and the line itself where it has an object. The object is read
+/// later, and only the newest of each name: what is outdated is covered by the digest.
 fn understand(text: &str) -> Result<(Key, Option<&str>), String> {
+    if let Some(key) = written_subject(text) {
+        return Ok((key, Some(text)));
+    }
     let line: Line<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let key = match (line.service, line.pool) {
         (Some(service), None) => Some(Key::Service(service)),
@@ -165,4 +182,44 @@ fn understand(text: &str) -> Result<(Key, Option<&str>), String> {
         return Err(format!("a line has no object: {text}"));
     }
     Ok((key, (!line.gone).then_some(text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(text: &str) -> Option<String> {
+        written_subject(text).map(|key| format!("{key:?}"))
+    }
+
+    /// What a line is about by its JSON alone.
+    fn by_json(text: &str) -> Option<String> {
+        let line: Line<'_> = serde_json::from_str(text).unwrap();
+        line.service.map(|key| format!("{:?}", Key::Service(key)))
+    }
+
+    #[test]
+    fn the_subject_of_a_line_as_it_is_written_is_found_without_reading_its_object() {
+        for text in [
+            r#"{"service":"shop/web","object":{"spec":{}}}"#,
+            r#"{"service":"shop/web","deleting":true,"object":{"spec":{"a":"}}"}}}"#,
+        ] {
+            assert_eq!(subject(text), by_json(text));
+            assert!(subject(text).is_some());
+        }
+    }
+
+    #[test]
+    fn a_line_of_any_other_form_is_left_to_json() {
+        for text in [
+            r#"{"service":"shop/web","gone":true}"#,
+            r#"{"service":"shop/web","object":{}, "gone":true}"#,
+            r#"{"service":"shop\u002fweb","object":{"a":{}}}"#,
+            r#"{ "service":"shop/web","object":{"a":{}}}"#,
+            r#"{"pool":"all","object":{"a":{}}}"#,
+            r#"{"service":"web","object":{"a":{}}}"#,
+        ] {
+            assert_eq!(subject(text), None, "{text}");
+        }
+    }
 }

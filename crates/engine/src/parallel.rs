@@ -7,16 +7,21 @@ use std::thread;
 /// More threads than these are not started: the disk is the same.
 const THREADS: usize = 8;
 
-/// A thread is started for each so many things: to start it takes about as long.
-const EACH: usize = 4;
+/// A share of Services that are read from memory.
+pub const SERVICES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
 
-/// Returns what `work` makes of each thing, in the order of the things.
+/// Returns what `work` makes of each thing, in the order of the things. A thread is started for
+/// each `share` of them: about as many as are done while it starts.
 ///
 /// # Panics
 /// If `work` does.
-pub(crate) fn map<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn map<T: Sync, R: Send>(
+    things: &[T],
+    share: NonZeroUsize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let threads = cores.min(THREADS).min(things.len() / EACH);
+    let threads = cores.min(THREADS).min(things.len() / share);
     if threads < 2 {
         return things.iter().map(work).collect();
     }
@@ -58,7 +63,8 @@ mod tests {
         for count in [0, 1, 3, 8, 1000] {
             let things: Vec<usize> = (0..count).collect();
             let doubled: Vec<usize> = things.iter().map(|it| it * 2).collect();
-            assert_eq!(map(&things, |it| it * 2), doubled);
+            let share = NonZeroUsize::new(4).unwrap();
+            assert_eq!(map(&things, share, |it| it * 2), doubled);
         }
     }
 }

@@ -1,0 +1,159 @@
+//! The admin endpoint's view of a speaker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use landfall_kube::Health;
+use landfall_membership::driver::Membership;
+use landfall_model::ServiceKey;
+use landfall_model::reason::{Code, Reason};
+use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
+use landfall_speaker::task::SpeakerView;
+use landfall_web::{Heartbeat, PlanError, Readiness};
+use tokio::sync::watch;
+
+use crate::logging;
+
+/// Answers for a speaker.
+#[derive(Debug)]
+pub struct SpeakerApi {
+    view: watch::Receiver<Arc<SpeakerView>>,
+    health: watch::Receiver<Health>,
+    membership: Membership,
+    node: String,
+    started: String,
+    changes: watch::Sender<u64>,
+}
+
+// === impl SpeakerApi ===
+
+impl SpeakerApi {
+    /// Answers from what the loop shows.
+    pub fn new(
+        view: watch::Receiver<Arc<SpeakerView>>,
+        health: watch::Receiver<Health>,
+        membership: Membership,
+        node: &str,
+    ) -> Self {
+        Self {
+            view,
+            health,
+            membership,
+            node: node.to_owned(),
+            started: Timestamp::now().to_string(),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    fn speaker(&self) -> SpeakerMetrics {
+        let view = self.view.borrow().clone();
+        let announces = view.announces.iter().flat_map(|(address, services)| {
+            services.iter().map(|service| AnnouncedView {
+                node: self.node.clone(),
+                address: *address,
+                service: service.clone(),
+            })
+        });
+        let counts = self.membership.counts();
+        SpeakerMetrics {
+            announces: announces.collect(),
+            failing: view.failing.len() as u64,
+            members: 1 + view.members.len() as u64,
+            members_died: counts.died,
+            suspicions: counts.suspected,
+            refuted: counts.refuted,
+            pauses: counts.paused,
+            datagrams_refused: [
+                ("foreign", counts.foreign),
+                ("unknown_key", counts.unknown_key),
+                ("forged", counts.forged),
+                ("replayed", counts.replayed),
+                ("own_name", counts.own_name),
+            ]
+            .map(|(name, count)| (name.to_owned(), count))
+            .into(),
+        }
+    }
+}
+
+impl landfall_web::Instance for SpeakerApi {
+    fn view(&self) -> Arc<InstanceView> {
+        let Readiness { ready, waiting } = self.readiness();
+        let view = self.view.borrow().clone();
+        let failing = view.failing.iter().map(|(address, why)| {
+            Reason::warning(
+                Code::NotAnnounced,
+                format!("{address} is not announced: {why}"),
+            )
+        });
+        let health = self.health.borrow().clone();
+        let unseen = health.failing().map(|(what, why)| {
+            Reason::warning(
+                Code::ChangesNoticedLate,
+                format!("{what} can't be watched: {why}"),
+            )
+            .remedy("the last known state is announced; changes are applied once it is back")
+        });
+        Arc::new(InstanceView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.started.clone(),
+            ready,
+            waiting,
+            problems: unseen.chain(failing).collect(),
+            ..InstanceView::default()
+        })
+    }
+
+    fn readiness(&self) -> Readiness {
+        let ready = self.view.borrow().is_ready;
+        let waiting = "the cluster and the other speakers are not known yet";
+        Readiness {
+            ready,
+            waiting: (!ready).then(|| waiting.to_owned()).into_iter().collect(),
+        }
+    }
+
+    fn service(&self, _key: &ServiceKey) -> Option<ServiceView> {
+        None
+    }
+
+    fn similar(&self, _key: &ServiceKey) -> Vec<ServiceKey> {
+        Vec::new()
+    }
+
+    fn metrics(&self) -> MetricsView {
+        MetricsView {
+            lost_log_lines: logging::lost(),
+            left_out_log_lines: logging::left_out(),
+            speaker: Some(self.speaker()),
+            ..MetricsView::default()
+        }
+    }
+
+    fn changed(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn heartbeat(&self) -> Heartbeat {
+        // The loop waits for nothing outside; its end ends the process.
+        Heartbeat {
+            age: Duration::ZERO,
+            limit: Duration::from_secs(1),
+        }
+    }
+
+    fn services_json(&self) -> serde_json::Value {
+        landfall_model::wire::service_list(std::iter::empty())
+    }
+
+    async fn plan(
+        &self,
+        _manifests: Vec<u8>,
+        _prune: bool,
+    ) -> Result<serde_json::Value, PlanError> {
+        Err(PlanError::Unavailable(
+            "a speaker makes no plans".to_owned(),
+        ))
+    }
+}

@@ -1,0 +1,74 @@
+//! Announcing: `speaker`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::serve::ServeClusterArgs;
+use super::{DEFAULT_SPEAKER_ADMIN, LogFormat};
+
+/// `landfall speaker`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "One speaker runs on each node, as a DaemonSet in the network of the node with \
+                 the capability NET_RAW. It writes no Service and needs no Lease.\n\n\
+                 Examples:\n  \
+                 landfall speaker --node-name n1 --node-address 10.0.0.1 \
+                 --membership-key-file /etc/landfall/membership/keys\n  \
+                 landfall speaker --kubeconfig ~/.kube/config --node-name n1 \
+                 --node-address 10.0.0.1 --membership-key-file keys"
+)]
+pub struct SpeakerArgs {
+    /// The name of the node that it runs on
+    #[arg(long, value_name = "NAME", env = "LANDFALL_NODE_NAME")]
+    pub node_name: String,
+    /// The address of the node, to which other speakers send datagrams
+    #[arg(long, value_name = "ADDR", env = "LANDFALL_NODE_ADDRESS")]
+    pub node_address: IpAddr,
+    #[command(flatten)]
+    pub cluster: ServeClusterArgs,
+    /// landfall.yaml, for the namespace of MetalLB's resources
+    #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// The namespace of MetalLB's resources; overrides landfall.yaml
+    #[arg(long, value_name = "NAMESPACE")]
+    pub metallb_namespace: Option<String>,
+    /// The UDP port of all speakers
+    #[arg(long, value_name = "PORT", default_value_t = 7947)]
+    pub membership_port: u16,
+    /// A file with the keys of all speakers, one per line, of 16 bytes at least: the first seals
+    /// datagrams, all open them. It is read again when it changes
+    #[arg(long, value_name = "FILE", env = "LANDFALL_MEMBERSHIP_KEY_FILE")]
+    pub membership_key_file: PathBuf,
+    /// A regular expression for interfaces that never announce; may be repeated; default: those
+    /// that container networks make
+    #[arg(long, value_name = "REGEX")]
+    pub exclude_interface: Vec<String>,
+    /// Announce also from nodes with the label
+    /// node.kubernetes.io/exclude-from-external-load-balancers
+    #[arg(long)]
+    pub ignore_exclude_lb: bool,
+    /// Elect only nodes that are ready and have an interface that announces. All speakers must have
+    /// the same setting, and none of MetalLB's may run beside them
+    #[arg(long)]
+    pub require_able_nodes: bool,
+    /// Address of health, metrics and JSON
+    #[arg(
+        long,
+        value_name = "ADDR",
+        default_value = DEFAULT_SPEAKER_ADMIN,
+        env = "LANDFALL_ADMIN"
+    )]
+    pub admin: SocketAddr,
+    /// A host name that requests to the admin endpoint may use, besides its address; may be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    pub admin_name: Vec<String>,
+    /// A file with a token that the admin endpoint requires, except for probes and metrics
+    #[arg(long, value_name = "FILE", env = "LANDFALL_ADMIN_TOKEN_FILE")]
+    pub admin_token_file: Option<PathBuf>,
+    /// Format of the log
+    #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}

@@ -1,0 +1,306 @@
+//! `landfall speaker`: announces addresses of a cluster from one node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use landfall_engine::report::Owner;
+use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sources, own_pod};
+use landfall_l2::driver::{Announcer, Config as AnnouncerConfig};
+use landfall_l2::election::Rules;
+use landfall_l2::interfaces::Exclusions;
+use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
+use landfall_membership::machine::Settings;
+use landfall_membership::seal::{Key, Keys};
+use landfall_model::rows::ResourceKind;
+use landfall_speaker::decide::{Decider, RESOURCES};
+use landfall_speaker::status::{Desired, Statuses};
+use landfall_speaker::task::{Parts, Speaker};
+use landfall_web::token::TokenFile;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::speaker::SpeakerApi;
+use crate::cli::SpeakerArgs;
+use crate::config;
+use crate::lifetime::Lifetime;
+use crate::signals::Stop;
+
+/// How long a stop may take: the speaker has no connections to wait for.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// From one look at the file of keys to the next.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// From one attempt to read the own Pod to the next.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Facts on their way.
+const FACTS: usize = 1024;
+
+/// Interfaces of container networks, which MetalLB excludes, too.
+const EXCLUDED: [&str; 14] = [
+    "^docker.*",
+    "^cbr.*",
+    "^dummy.*",
+    "^virbr.*",
+    "^lxcbr.*",
+    "^veth.*",
+    "^lo$",
+    "^cali.*",
+    "^tunl.*",
+    "^flannel.*",
+    "^kube-ipvs.*",
+    "^cni.*",
+    "^nodelocaldns.*",
+    "^lxc.*",
+];
+
+/// Runs the command.
+pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
+    let stop = Stop::watch(GRACE)?;
+    let namespace = match &args.metallb_namespace {
+        Some(namespace) => namespace.clone(),
+        None => config::read(args.config.as_deref())
+            .await?
+            .metallb_namespace()
+            .to_owned(),
+    };
+    let keys = read_keys(&args.membership_key_file).await?;
+    let exclusions = exclusions(&args.exclude_interface)?;
+    let admin = TcpListener::bind(args.admin)
+        .await
+        .with_context(|| format!("opening the admin endpoint at {}", args.admin))?;
+    let agent = format!(
+        "landfall-speaker/{} ({})",
+        env!("CARGO_PKG_VERSION"),
+        args.node_name
+    );
+    let connection = Connection::begin(args.cluster.origin(), &agent)
+        .await
+        .context("connecting to the cluster")?;
+
+    // Each ends by itself, in the order of a stop.
+    let (members, announcing, others) = <(Lifetime, Lifetime, Lifetime)>::default();
+    let config = AnnouncerConfig {
+        exclusions: exclusions.clone(),
+        ..AnnouncerConfig::default()
+    };
+    let (announcer, reports) =
+        Announcer::start(config, &announcing.tasks, announcing.cancel.clone())?;
+    let decider = decider(&args)?;
+    let membership = join(&args, keys, &decider, &members).await?;
+    let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
+    others
+        .tasks
+        .spawn(others.cancel.clone().run_until_cancelled_owned(keys));
+
+    let (facts_to, facts) = mpsc::channel(FACTS);
+    let source = SourceConfig {
+        resources: CustomResources {
+            namespace: namespace.clone(),
+            kinds: kinds(),
+        },
+        ..SourceConfig::default()
+    };
+    let Lifetime { tasks, cancel } = &others;
+    let sources = Sources::start(&connection, source, facts_to, None, tasks, cancel);
+    let reporter = OwnReports::new(
+        connection.clone(),
+        "landfall.dev/speaker",
+        &args.node_name,
+        tasks,
+        cancel,
+    );
+    let reporter = Arc::new(reporter);
+    let parts = Parts {
+        node: args.node_name.as_str().into(),
+        facts,
+        membership: membership.clone(),
+        port: args.membership_port,
+        announcer,
+        reports,
+        exclusions,
+        reporter: Arc::clone(&reporter),
+    };
+    let (speaker, desired, view) = Speaker::new(parts, decider);
+    let ended = CancellationToken::new();
+    let (running, end) = (speaker.run(cancel.clone()), ended.clone().drop_guard());
+    tasks.spawn(async move {
+        running.await;
+        drop(end);
+    });
+    let reporting = write_statuses(
+        connection,
+        reporter,
+        args.node_name.clone(),
+        namespace,
+        desired,
+    );
+    tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
+    let api = SpeakerApi::new(view, sources.health(), membership, &args.node_name);
+    let options = landfall_web::Options {
+        names: landfall_web::guard::Names::new(args.admin_name),
+        token: args.admin_token_file.map(TokenFile::new),
+    };
+    tasks.spawn(landfall_web::serve(
+        admin,
+        Arc::new(api),
+        options,
+        cancel.clone(),
+    ));
+
+    let outcome = tokio::select! {
+        () = stop.asked() => Ok(()),
+        () = ended.cancelled() => Err(anyhow::anyhow!(
+            "the loop of the speaker ended unexpectedly; this is a bug, see the log"
+        )),
+    };
+    // The others take over before this node is silent: what still arrives here is forwarded.
+    members.end().await;
+    announcing.end().await;
+    others.end().await;
+    outcome
+}
+
+fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
+    let mut session = [0; 8];
+    aws_lc_rs::rand::fill(&mut session)
+        .map_err(|_| anyhow::anyhow!("the system gives no random numbers"))?;
+    let rules = Rules {
+        ignore_exclude_label: args.ignore_exclude_lb,
+        must_be_able_to_serve: args.require_able_nodes,
+    };
+    let session = u64::from_be_bytes(session);
+    Ok(Decider::new(&args.node_name, session, rules))
+}
+
+async fn join(
+    args: &SpeakerArgs,
+    keys: Keys,
+    decider: &Decider,
+    lifetime: &Lifetime,
+) -> anyhow::Result<Membership> {
+    let address = SocketAddr::new(args.node_address, args.membership_port);
+    let config = MembershipConfig {
+        name: args.node_name.as_str().into(),
+        bind: address,
+        address,
+        settings: Settings::default(),
+    };
+    let wanted = Wanted {
+        keys,
+        seeds: BTreeMap::new(),
+        metadata: decider.metadata().encode().into(),
+    };
+    let Lifetime { tasks, cancel } = lifetime;
+    Ok(Membership::start(config, wanted, tasks, cancel.clone()).await?)
+}
+
+fn kinds() -> BTreeSet<ResourceKind> {
+    let kinds = RESOURCES.iter().copied();
+    kinds.chain([ResourceKind::IpAddressPool]).collect()
+}
+
+fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {
+    let exclusions = if patterns.is_empty() {
+        Exclusions::new(EXCLUDED)
+    } else {
+        Exclusions::new(patterns)
+    };
+    exclusions.context("--exclude-interface")
+}
+
+async fn read_keys(path: &Path) -> anyhow::Result<Keys> {
+    let text = tokio::fs::read_to_string(path)
+        .await
+        .with_context(|| format!("reading the keys of speakers in {}", path.display()))?;
+    parse_keys(&text).with_context(|| format!("the keys of speakers in {}", path.display()))
+}
+
+/// Reads keys, one per line.
+fn parse_keys(text: &str) -> anyhow::Result<Keys> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let keys: Result<Vec<Key>, _> = lines.map(|line| Key::new(line.as_bytes())).collect();
+    let mut keys = keys?.into_iter();
+    let first = keys.next().context("there is no key")?;
+    Ok(Keys {
+        first,
+        others: keys.collect(),
+    })
+}
+
+/// Takes other keys when the file has others. One that cannot be used changes nothing.
+async fn follow_keys(path: std::path::PathBuf, membership: Membership) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        match read_keys(&path).await {
+            Ok(keys) => membership.update(|wanted| wanted.keys = keys),
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "keys are kept as they were");
+            }
+        }
+    }
+}
+
+/// Writes status objects, once it is known what they disappear with.
+async fn write_statuses(
+    connection: Connection,
+    reporter: Arc<OwnReports>,
+    node: String,
+    namespace: String,
+    desired: watch::Receiver<Desired>,
+) {
+    // What is owned from another namespace is taken for orphaned, and deleted.
+    let owner = if connection.namespace() == namespace {
+        owner(&connection).await
+    } else {
+        None
+    };
+    let statuses = Statuses::new(reporter, &node, &namespace, owner);
+    statuses.run(desired).await;
+}
+
+/// The `DaemonSet` of the own Pod.
+async fn owner(connection: &Connection) -> Option<Owner> {
+    let pod = std::env::var("LANDFALL_POD_NAME").ok()?;
+    loop {
+        match own_pod::owner(connection, &pod).await {
+            Ok(owner) => return owner,
+            Err(error) => tracing::warn!(%error, pod, "the owner of this Pod is not known yet"),
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_line_by_line_and_a_short_one_is_refused() {
+        let keys = parse_keys("the first of the keys\n\n  the second of the keys  \n").unwrap();
+        assert_eq!(keys.first, Key::new(b"the first of the keys").unwrap());
+        assert_eq!(keys.others, [Key::new(b"the second of the keys").unwrap()]);
+        let why = |text| format!("{:#}", parse_keys(text).unwrap_err());
+        assert_eq!(why("\n"), "there is no key");
+        assert!(
+            why("the first of the keys\nshort").contains("has 5"),
+            "{}",
+            why("short")
+        );
+    }
+
+    #[test]
+    fn interfaces_of_container_networks_are_excluded_unless_others_are_named() {
+        let usual = exclusions(&[]).unwrap();
+        assert!(usual.matches("lo") && usual.matches("veth12") && !usual.matches("eth0"));
+        let own = exclusions(&["^eth1$".to_owned()]).unwrap();
+        assert!(own.matches("eth1") && !own.matches("veth12"));
+        assert!(exclusions(&["(".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,444 @@
+//! Speakers on three nodes, each a network namespace with the real kube-proxy, and a client on the
+//! same bridge.
+//!
+//! ```text
+//!   the test's namespace: API server, backends (10.77.1.x), bridge 10.78.0.254
+//!        │ bridge
+//!   ┌────┴─────┬─────────┬──────────┐
+//!   node-1   node-2   node-3     client          addresses of Services: 10.78.0.200/30
+//!   .1       .2       .3         .100
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use landfall_testkit::cluster::{Options, Program};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::bed::{Bed, DEADLINE, LOOK, text};
+use crate::metal::{kind, object};
+use crate::network::inside;
+use crate::replica::landfall;
+use crate::traffic::Backend;
+
+const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
+const USER: &str = "system:serviceaccount:landfall-system:landfall-speaker";
+const HUB: &str = "10.78.0.254";
+const ADDRESS: &str = "10.78.0.200";
+
+/// A program that ends with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sh(script: &str) {
+    let output = Command::new("sh").args(["-euc", script]).output().unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+}
+
+/// A network namespace with an interface `eth0` on the bridge.
+struct Host {
+    holder: Running,
+    name: String,
+}
+
+impl Host {
+    fn start(name: &str, address: &str) -> Self {
+        let holder = Running::start(Command::new("unshare").args(["--net", "sleep", "infinity"]));
+        let host = Self {
+            holder,
+            name: name.to_owned(),
+        };
+        let pid = host.holder.0.id().to_string();
+        let own = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let began = Instant::now();
+        while own(&pid) == own("self") {
+            assert!(began.elapsed() < DEADLINE, "no namespace for {name}");
+        }
+        sh(&format!(
+            "ip link add {name} type veth peer name eth0 netns {pid}
+             ip link set {name} master br0 up"
+        ));
+        let script = format!(
+            "ip link set lo up
+             ip address add {address}/24 dev eth0
+             ip link set eth0 up
+             ip route add default via {HUB}
+             sysctl -qw net.ipv4.ip_forward=1"
+        );
+        let output = host
+            .command("bash")
+            .args(["-ec", &script])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        host
+    }
+
+    /// A program inside.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args([self.namespace(), program.to_owned()]);
+        command
+    }
+
+    fn namespace(&self) -> String {
+        format!("--net=/proc/{}/ns/net", self.holder.0.id())
+    }
+
+    /// Nothing arrives and nothing leaves any more.
+    fn cut(&self) {
+        sh(&format!("ip link set {} down", self.name));
+    }
+
+    fn heal(&self) {
+        sh(&format!("ip link set {} up", self.name));
+    }
+}
+
+/// A node with its programs.
+struct Node {
+    host: Host,
+    speaker: Running,
+    _kube_proxy: Running,
+    log: PathBuf,
+}
+
+impl Node {
+    fn start(bed: &Bed, number: usize) -> Self {
+        let name = format!("node-{number}");
+        let address = format!("10.78.0.{number}");
+        let host = Host::start(&name, &address);
+        let log = |of: &str| bed.cluster.directory().join(format!("{of}-{name}.log"));
+        let kubeconfig = from_nodes(bed, "system:kube-proxy", &[]);
+        let kube_proxy = Running::start(
+            host.command(text(bed.cluster.program(Program::Proxy)))
+                .args(["--kubeconfig", text(&kubeconfig)])
+                .args([
+                    "--proxy-mode=nftables",
+                    &format!("--hostname-override={name}"),
+                ])
+                .args(["--cluster-cidr=10.77.1.0/24", "--conntrack-max-per-core=0"])
+                .args(["--conntrack-tcp-timeout-established=0"])
+                .args(["--conntrack-tcp-timeout-close-wait=0"])
+                .args(["--healthz-bind-address=127.0.0.1:10256"])
+                .args(["--metrics-bind-address=127.0.0.1:10249"])
+                .stderr(std::fs::File::create(log("kube-proxy")).unwrap()),
+        );
+        let (speaker, log) = (Self::speak(bed, &host, number), log("speaker"));
+        Self {
+            host,
+            speaker,
+            _kube_proxy: kube_proxy,
+            log,
+        }
+    }
+
+    /// The speaker has the capability `NET_RAW`, and no other.
+    fn speak(bed: &Bed, host: &Host, number: usize) -> Running {
+        let keys = bed.write("keys", "the key of these speakers\n");
+        let kubeconfig = from_nodes(bed, USER, &["system:serviceaccounts"]);
+        let name = format!("node-{number}");
+        let log = bed.cluster.directory().join(format!("speaker-{name}.log"));
+        let log = std::fs::File::options().create(true).append(true).open(log);
+        let program = landfall(bed.cluster.directory());
+        let mut command = host.command("setpriv");
+        command
+            .args(["--bounding-set=-all,+net_raw", "--inh-caps=-all,+net_raw"])
+            .arg("--no-new-privs")
+            .arg(program.get_program())
+            .args(["speaker", "--kubeconfig", text(&kubeconfig)])
+            .args(["--node-name", &name])
+            .args(["--node-address", &format!("10.78.0.{number}")])
+            .args(["--metallb-namespace", "metallb-system"])
+            .args(["--membership-key-file", text(&keys)])
+            .args(["--admin", "127.0.0.1:9641", "--log-format", "json"])
+            .current_dir(bed.cluster.directory())
+            .stderr(log.unwrap());
+        Running::start(&mut command)
+    }
+}
+
+/// A kubeconfig that works from nodes.
+fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
+    let local = bed.cluster.identity(user, groups).unwrap();
+    let config = std::fs::read_to_string(&local).unwrap();
+    let name = format!("{}-of-nodes", local.file_stem().unwrap().to_str().unwrap());
+    bed.write(
+        &name,
+        &config.replace("https://127.0.0.1:", &format!("https://{HUB}:")),
+    )
+}
+
+/// Asks all the time for the member that answers, and notes when it got an answer.
+struct Client {
+    host: Host,
+    program: Option<Running>,
+    answers: PathBuf,
+}
+
+impl Client {
+    fn start(bed: &Bed) -> Self {
+        Self {
+            host: Host::start("client", "10.78.0.100"),
+            program: None,
+            answers: bed.cluster.directory().join("answers"),
+        }
+    }
+
+    /// From now on each answer is noted with its time in microseconds.
+    fn ask_on(&mut self) {
+        let script = format!(
+            "while :; do
+               if answer=$(timeout 0.1 bash -c 'exec 3<>/dev/tcp/{ADDRESS}/80
+                 printf ? >&3; cat <&3' 2>/dev/null) && [ -n \"$answer\" ]; then
+                 echo \"${{EPOCHREALTIME/./}} $answer\" >> {}
+               fi
+             done",
+            self.answers.display()
+        );
+        let mut command = self.host.command("bash");
+        self.program = Some(Running::start(command.args(["-c", &script])));
+    }
+
+    fn answers(&self) -> Vec<u64> {
+        let text = std::fs::read_to_string(&self.answers).unwrap_or_default();
+        let times = text
+            .lines()
+            .filter_map(|line| line.split(' ').next()?.parse().ok());
+        times.collect()
+    }
+
+    async fn more(&self, than: usize) -> usize {
+        let began = Instant::now();
+        loop {
+            let count = self.answers().len();
+            if count > than {
+                return count;
+            }
+            assert!(began.elapsed() < DEADLINE, "nothing answers at {ADDRESS}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The longest time between two answers since this many.
+    fn longest_gap(&self, since: usize) -> Duration {
+        let answers = self.answers();
+        let later = answers.get(since.saturating_sub(1)..).unwrap_or_default();
+        let gaps = later.windows(2).map(|pair| pair[1] - pair[0]);
+        Duration::from_micros(gaps.max().unwrap_or(0))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.program.take();
+    }
+}
+
+/// The nodes that say that they announce a Service.
+async fn announcers(bed: &Bed) -> BTreeSet<String> {
+    let list = ["-n", "metallb-system", "servicel2statuses"];
+    let list = bed.kubectl().get(&list).await.unwrap();
+    let items: &[Value] = list["items"].as_array().map_or(&[], Vec::as_slice);
+    let nodes = items.iter().filter_map(|it| it["status"]["node"].as_str());
+    nodes.map(str::to_owned).collect()
+}
+
+async fn until_announced(bed: &Bed, met: impl Fn(&BTreeSet<String>) -> bool) -> String {
+    let began = Instant::now();
+    loop {
+        let nodes = announcers(bed).await;
+        if met(&nodes) {
+            return nodes.into_iter().next().unwrap();
+        }
+        if began.elapsed() > DEADLINE {
+            for number in 1..=3 {
+                let log = format!("speaker-node-{number}.log");
+                let log = std::fs::read_to_string(bed.cluster.directory().join(log));
+                eprintln!("node-{number}: {}", log.unwrap_or_default());
+            }
+            panic!("announced by {nodes:?}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn status_kind() -> String {
+    let status = "      subresources: {status: {}}\n";
+    let mut kind = kind("ServiceL2Status", "servicel2statuses");
+    kind.push_str(status);
+    kind
+}
+
+async fn prepare(bed: &Bed) {
+    let kubectl = bed.kubectl();
+    for (name, plural) in [
+        ("IPAddressPool", "ipaddresspools"),
+        ("L2Advertisement", "l2advertisements"),
+    ] {
+        kubectl.apply(&kind(name, plural)).await.unwrap();
+    }
+    kubectl.apply(&status_kind()).await.unwrap();
+    for plural in ["ipaddresspools", "l2advertisements", "servicel2statuses"] {
+        let kind = format!("crd/{plural}.metallb.io");
+        let wait = [
+            "wait",
+            "--for=condition=Established",
+            "--timeout=60s",
+            &kind,
+        ];
+        kubectl.run(&wait).await.unwrap();
+    }
+    let home = "apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n---\n";
+    kubectl.apply(&[home, ROLES].concat()).await.unwrap();
+    let mut nodes = String::new();
+    for number in 1..=3 {
+        let _ = writeln!(
+            nodes,
+            "---\napiVersion: v1\nkind: Node\nmetadata: {{name: node-{number}}}"
+        );
+    }
+    kubectl.apply(&nodes).await.unwrap();
+    for number in 1..=3 {
+        let status = format!(
+            r#"{{"status": {{"addresses": [{{"type": "InternalIP", "address": "10.78.0.{number}"}}]}}}}"#
+        );
+        let name = format!("node-{number}");
+        let patch = [
+            "patch",
+            "node",
+            &name,
+            "--subresource=status",
+            "-p",
+            &status,
+        ];
+        kubectl.run(&patch).await.unwrap();
+    }
+    let namespace = "metallb-system";
+    let pool = object(
+        "IPAddressPool",
+        "lan",
+        namespace,
+        "{addresses: [10.78.0.200/30]}",
+    );
+    let advertisement = object("L2Advertisement", "all", namespace, "{}");
+    kubectl
+        .apply(&[pool, advertisement].concat())
+        .await
+        .unwrap();
+    bed.apply(
+        "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  type: LoadBalancer\n  \
+         loadBalancerClass: metallb\n  ports: [{name: web, port: 80, targetPort: 8000}]\n---\n\
+         apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
+         name: web-1\n  labels: {kubernetes.io/service-name: web}\n\
+         ports: [{name: web, port: 8000}]\n\
+         endpoints: [{addresses: [10.77.1.1], conditions: {ready: true}}]\n",
+    )
+    .await;
+    let status = format!(
+        r#"{{"status": {{"loadBalancer": {{"ingress": [{{"ip": "{ADDRESS}", "ipMode": "VIP"}}]}}}}}}"#
+    );
+    bed.run(&[
+        "patch",
+        "service",
+        "web",
+        "--subresource=status",
+        "-p",
+        &status,
+    ])
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() {
+    const NAME: &str =
+        "speakers::as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone";
+    if !inside(NAME).await {
+        return;
+    }
+    sh(&format!(
+        "sysctl -qw net.ipv4.ip_forward=1
+         ip link add br0 type bridge
+         ip address add {HUB}/24 dev br0
+         ip link set br0 up"
+    ));
+    let options = Options {
+        bind: "0.0.0.0".parse().unwrap(),
+        names: vec![HUB.to_owned()],
+        ..Options::default()
+    };
+    let bed = Bed::with("speakers", options).await;
+    prepare(&bed).await;
+    let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
+    let mut nodes: Vec<Node> = (1..=3).map(|number| Node::start(&bed, number)).collect();
+    let mut client = Client::start(&bed);
+    let owner = until_announced(&bed, |nodes| nodes.len() == 1).await;
+    client.ask_on();
+    client.more(10).await;
+    let index = |owner: &str| owner.rsplit('-').next().unwrap().parse::<usize>().unwrap() - 1;
+
+    // The node is gone, with the API server.
+    bed.cluster.freeze_api_server().unwrap();
+    let before = client.answers().len();
+    nodes[index(&owner)].host.cut();
+    client.more(before + 20).await;
+    eprintln!(
+        "owner cut off: {:?} without an answer",
+        client.longest_gap(before)
+    );
+    bed.cluster.thaw_api_server().unwrap();
+    let second = until_announced(&bed, |nodes| nodes.len() == 1 && !nodes.contains(&owner)).await;
+
+    // It comes back, and with it the address.
+    nodes[index(&owner)].host.heal();
+    until_announced(&bed, |nodes| nodes.len() == 1 && nodes.contains(&owner)).await;
+    assert_ne!(owner, second);
+
+    // A planned end: the node goes on forwarding.
+    let before = client.answers().len();
+    nodes[index(&owner)].speaker.signal(Signal::TERM);
+    until_announced(&bed, |nodes| nodes.len() == 1 && nodes.contains(&second)).await;
+    client.more(before + 20).await;
+    eprintln!(
+        "owner stopped: {:?} without an answer",
+        client.longest_gap(before)
+    );
+
+    // A restart finds its status object, or takes the address back.
+    let number = index(&owner) + 1;
+    let restarted = Node::speak(&bed, &nodes[index(&owner)].host, number);
+    nodes[index(&owner)].speaker = restarted;
+    until_announced(&bed, |nodes| nodes.len() == 1 && nodes.contains(&owner)).await;
+    let log = read(&nodes[index(&owner)].log);
+    assert!(
+        !log.contains("panicked") && !log.contains("orbidden"),
+        "{log}"
+    );
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}

@@ -1,0 +1,246 @@
+//! What this node announces, and what it says about it: everything that is known comes in here.
+//! No I/O, no clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use landfall_engine::follow::Follower;
+use landfall_l2::driver::{View as Announced, Wanted};
+use landfall_l2::election::{NotAnnounced, Rules};
+use landfall_l2::fsm::{Announcement, Scope, Start, State};
+use landfall_l2::interfaces::Interface;
+use landfall_membership::driver::View as Members;
+use landfall_metallb::Config;
+use landfall_model::ServiceKey;
+use landfall_model::Uid;
+use landfall_model::rows::{Fact, ResourceKind};
+
+use crate::board::Board;
+use crate::layer2;
+use crate::metadata::Metadata;
+
+/// The resources that decide something here.
+pub const RESOURCES: &[ResourceKind] = &[ResourceKind::L2Advertisement];
+
+/// Where this node says that it announces a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announces {
+    /// The interfaces; none: all.
+    pub interfaces: BTreeSet<String>,
+    /// Another node announced it before, as far as this one knows.
+    pub took_over: bool,
+}
+
+/// Everything that is known, and what follows from it.
+#[derive(Debug)]
+pub struct Decider {
+    own: Arc<str>,
+    session: u64,
+    world: Follower,
+    config: Config,
+    board: Board,
+    members: Arc<Members>,
+    interfaces: Vec<Interface>,
+    reported: BTreeMap<String, Metadata>,
+}
+
+// === impl Decider ===
+
+impl Decider {
+    /// A node that knows nothing. `session` is any number that differs from start to start.
+    pub fn new(own: &str, session: u64, rules: Rules) -> Self {
+        Self {
+            own: own.into(),
+            session,
+            world: Follower::default(),
+            config: Config::default(),
+            board: Board::new(own, rules),
+            members: Arc::default(),
+            interfaces: Vec::new(),
+            reported: BTreeMap::new(),
+        }
+    }
+
+    /// Takes what a source reports.
+    pub fn take_facts(&mut self, facts: Vec<Fact>) {
+        let was_synced = self.world.synced();
+        let changes = self.world.apply_all(facts);
+        if !self.world.synced() {
+            return;
+        }
+        if changes.pools || changes.resources || !was_synced {
+            self.take_resources();
+        } else if changes.all {
+            self.evaluate();
+        } else {
+            for key in &changes.services {
+                self.take_service(key);
+            }
+        }
+    }
+
+    fn take_resources(&mut self) {
+        let reasons = self.world.settle_pools();
+        for reason in reasons {
+            tracing::warn!(%reason, "an address pool is not used");
+        }
+        let resources: Vec<_> = self.world.resources(RESOURCES).cloned().collect();
+        let (config, findings) = Config::build(self.world.pools(), &resources, &self.config);
+        for reason in findings.reasons() {
+            tracing::warn!(%reason, "a resource is not in force as it is written");
+        }
+        self.config = config;
+        self.evaluate();
+    }
+
+    /// Evaluates everything again.
+    fn evaluate(&mut self) {
+        let nodes: Vec<_> = self.world.nodes().cloned().collect();
+        let advertisements = layer2::advertisements(&self.config, &nodes, &self.reported);
+        let services = self.world.services();
+        let facts = services.filter_map(|row| {
+            let facts = layer2::service(&self.config, &self.world, &row)?;
+            Some((row.key.clone(), facts))
+        });
+        let facts: Vec<_> = facts.collect();
+        self.board.set_advertisements(advertisements, facts);
+        self.evaluate_nodes();
+    }
+
+    fn evaluate_nodes(&mut self) {
+        let mut alive: BTreeSet<&str> = self.members.peers.keys().map(|name| &**name).collect();
+        alive.insert(&self.own);
+        let nodes = self.world.nodes();
+        let nodes = nodes.map(|row| layer2::node(row, &alive, self.reported.get(&*row.name)));
+        self.board.set_nodes(nodes.collect());
+    }
+
+    fn take_service(&mut self, key: &ServiceKey) {
+        let row = self.world.service(key);
+        let facts = row.and_then(|row| layer2::service(&self.config, &self.world, &row));
+        self.board.set_service(key, facts);
+    }
+
+    /// Takes which other speakers are alive, and what they report.
+    pub fn take_members(&mut self, members: Arc<Members>) {
+        self.members = members;
+        self.take_reported();
+    }
+
+    /// Takes the interfaces of this node that announce.
+    pub fn take_interfaces(&mut self, interfaces: Vec<Interface>) {
+        if interfaces != self.interfaces {
+            self.interfaces = interfaces;
+            self.take_reported();
+        }
+    }
+
+    fn take_reported(&mut self) {
+        let peers = self.members.peers.iter();
+        let reported = peers
+            .filter_map(|(name, peer)| Some((name.to_string(), Metadata::decode(&peer.metadata)?)));
+        let mut reported: BTreeMap<_, _> = reported.collect();
+        reported.insert(self.own.to_string(), self.metadata());
+        let changed = reported != self.reported;
+        self.reported = reported;
+        if changed {
+            self.evaluate();
+        } else {
+            self.evaluate_nodes();
+        }
+    }
+
+    /// The names of the other members.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.members.peers.keys()
+    }
+
+    /// What this node reports to the others.
+    pub fn metadata(&self) -> Metadata {
+        Metadata::new(self.session, &self.interfaces)
+    }
+
+    /// Returns whether everything is known that was there at the start.
+    pub fn is_synced(&self) -> bool {
+        self.world.synced()
+    }
+
+    /// From now on an address that appears is new.
+    pub fn set_current(&mut self) {
+        self.board.set_current();
+    }
+
+    /// Where speakers may be, with this port.
+    pub fn seeds(&self, port: u16) -> BTreeMap<Arc<str>, SocketAddr> {
+        let nodes = self.world.nodes().filter(|row| row.name != self.own);
+        let addressed = nodes.filter_map(|row| {
+            let address = row.addresses.first()?;
+            Some((Arc::clone(&row.name), SocketAddr::new(*address, port)))
+        });
+        addressed.collect()
+    }
+
+    /// What this node announces.
+    pub fn wanted(&self) -> Wanted {
+        let owned = self.board.owned().into_iter();
+        let announcements = owned.map(|(address, owned)| {
+            let announcement = Announcement {
+                interfaces: owned.interfaces,
+                start: owned.start,
+                revision: 0,
+            };
+            (address, announcement)
+        });
+        let others = self.reported.iter().filter(|(name, _)| **name != *self.own);
+        let peers = others.flat_map(|(_, reported)| reported.interfaces.values().copied());
+        Wanted {
+            announcements: announcements.collect(),
+            peers: peers.collect(),
+        }
+    }
+
+    /// The Services of which this node announces an address, and where.
+    pub fn announces(&self, announced: &Announced) -> BTreeMap<ServiceKey, Announces> {
+        let mut all: BTreeMap<ServiceKey, Announces> = BTreeMap::new();
+        for (address, owned) in self.board.owned() {
+            let status = announced.addresses.get(&address);
+            if status.is_none_or(|it| it.state != State::Announcing || it.interfaces.is_empty()) {
+                continue;
+            }
+            for key in self.board.holders(address) {
+                let entry = all.entry(key.clone()).or_default();
+                entry.took_over |= owned.start == Start::TakeOver;
+                if let Scope::Only(names) = &owned.interfaces {
+                    entry.interfaces.extend(names.iter().cloned());
+                }
+            }
+        }
+        all
+    }
+
+    /// The Services that hold an address, with their UIDs.
+    pub fn holders(&self, address: IpAddr) -> Vec<(ServiceKey, Uid)> {
+        let holders = self.board.holders(address).cloned();
+        let with_uid = holders.filter_map(|key| {
+            let uid = self.world.service(&key)?.uid.clone();
+            Some((key, uid))
+        });
+        with_uid.collect()
+    }
+
+    /// The owner of an address.
+    pub fn owner(&self, address: IpAddr) -> Option<&str> {
+        self.board.owner(address)
+    }
+
+    /// Returns why this node does not announce an address; `None` if it does.
+    pub fn why_not(&self, address: IpAddr) -> Option<NotAnnounced> {
+        self.board.why_not(address)
+    }
+
+    /// Everything that is known.
+    pub fn world(&self) -> &Follower {
+        &self.world
+    }
+}

@@ -1,0 +1,190 @@
+//! The status objects of this node: one `ServiceL2Status` for each Service that it announces. They
+//! are written by a task of its own, so that no announcement waits for the API server.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_engine::report::{OwnKind, OwnObject, OwnReport, Owner, ReportError};
+use landfall_metallb::ServiceL2Status;
+use landfall_model::ServiceKey;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::decide::Announces;
+
+/// Changes are gathered for this long: owners change several times while nodes come and go.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// The time after the first failure in a row, and the longest.
+const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// What this node is to say: nothing yet, or where it announces each Service.
+pub type Desired = Option<Arc<BTreeMap<ServiceKey, Announces>>>;
+
+/// Writes the status objects of a node.
+#[derive(Debug)]
+pub struct Statuses<R> {
+    reporter: Arc<R>,
+    node: Arc<str>,
+    /// The namespace of the resources.
+    namespace: String,
+    /// What the objects disappear with.
+    owner: Option<Owner>,
+    /// What is there, once it was read.
+    written: Option<BTreeMap<String, ServiceL2Status>>,
+}
+
+// === impl Statuses ===
+
+impl<R: OwnReport> Statuses<R> {
+    /// Nothing is read or written yet.
+    pub fn new(reporter: Arc<R>, node: &str, namespace: &str, owner: Option<Owner>) -> Self {
+        Self {
+            reporter,
+            node: node.into(),
+            namespace: namespace.to_owned(),
+            owner,
+            written: None,
+        }
+    }
+
+    /// Writes what is desired until its sender is gone.
+    pub async fn run(mut self, mut desired: watch::Receiver<Desired>) {
+        let mut retry = RETRY;
+        while desired.changed().await.is_ok() {
+            tokio::time::sleep(GATHER).await;
+            loop {
+                let wanted = desired.borrow_and_update().clone();
+                let Some(wanted) = wanted else {
+                    break;
+                };
+                match self.settle(&wanted).await {
+                    Ok(()) => {
+                        retry = RETRY;
+                        break;
+                    }
+                    Err(error) => warn!(%error, "the status of announced Services is not written"),
+                }
+                tokio::time::sleep(retry).await;
+                retry = (retry * 2).min(LONGEST_RETRY);
+            }
+        }
+    }
+
+    /// Makes what is there what is wanted. What is so already is not written.
+    pub async fn settle(
+        &mut self,
+        wanted: &BTreeMap<ServiceKey, Announces>,
+    ) -> Result<(), ReportError> {
+        let mut written = match self.written.take() {
+            Some(written) => written,
+            None => self.read().await?,
+        };
+        let outcome = self.settle_from(&mut written, wanted).await;
+        self.written = Some(written);
+        outcome
+    }
+
+    async fn settle_from(
+        &self,
+        written: &mut BTreeMap<String, ServiceL2Status>,
+        wanted: &BTreeMap<ServiceKey, Announces>,
+    ) -> Result<(), ReportError> {
+        let named = wanted.iter().map(|(key, announces)| {
+            let status = ServiceL2Status {
+                node: self.node.to_string(),
+                service: key.clone(),
+                interfaces: announces.interfaces.clone(),
+            };
+            (self.name(key), (status, announces))
+        });
+        let named: BTreeMap<_, _> = named.collect();
+        let gone = written.keys().filter(|name| !named.contains_key(*name));
+        for name in gone.cloned().collect::<Vec<_>>() {
+            self.reporter.delete_own(&self.object(&name, None)).await?;
+            written.remove(&name);
+        }
+        for (name, (status, announces)) in named {
+            if written.get(&name) == Some(&status) {
+                continue;
+            }
+            let object = self.object(&name, Some(&status));
+            self.reporter.write_own(&object, &status.status()).await?;
+            let is_first = written.insert(name, status.clone()).is_none();
+            if is_first && announces.took_over {
+                let selector = self.of_others(&status.service);
+                self.reporter
+                    .delete_matching(&self.kind(), &selector)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> Result<BTreeMap<String, ServiceL2Status>, ReportError> {
+        let selector = format!("metallb.io/node={}", self.node);
+        let kind = self.kind();
+        let found = self.reporter.list_own::<Value>(&kind, &selector);
+        let found = found.await?.into_iter();
+        // One without a status that can be read is not what is wanted, whatever is wanted.
+        let nothing = || ServiceL2Status {
+            node: String::new(),
+            service: ServiceKey::new("", ""),
+            interfaces: std::collections::BTreeSet::new(),
+        };
+        let read = found.map(|(name, status)| {
+            let status = status.and_then(|status| ServiceL2Status::read(&status));
+            (name, status.unwrap_or_else(nothing))
+        });
+        Ok(read.collect())
+    }
+
+    /// The same for the same node and Service, so that a restart finds what is there.
+    fn name(&self, key: &ServiceKey) -> String {
+        let mut hash = Sha256::new();
+        hash.update(format!("{}#{key}", self.node));
+        let mut name = "l2-".to_owned();
+        for byte in hash.finalize().iter().take(8) {
+            // Writing into a string cannot fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        name
+    }
+
+    fn kind(&self) -> OwnKind {
+        OwnKind {
+            api_version: "metallb.io/v1beta1",
+            kind: "ServiceL2Status",
+            plural: "servicel2statuses",
+            namespace: Some(self.namespace.clone()),
+        }
+    }
+
+    fn object(&self, name: &str, status: Option<&ServiceL2Status>) -> OwnObject {
+        let labels = status.map(ServiceL2Status::labels).unwrap_or_default();
+        OwnObject {
+            kind: self.kind(),
+            name: name.to_owned(),
+            labels: labels
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+            owner: self.owner.clone(),
+        }
+    }
+
+    /// Selects what other nodes say of a Service.
+    fn of_others(&self, service: &ServiceKey) -> String {
+        format!(
+            "metallb.io/service-name={},metallb.io/service-namespace={},metallb.io/node!={}",
+            service.name(),
+            service.namespace(),
+            self.node
+        )
+    }
+}

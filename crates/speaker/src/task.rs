@@ -1,0 +1,285 @@
+//! The loop of a speaker: what happens comes in, is decided upon, and goes out to the announcer,
+//! the other speakers and the status objects. It waits for none of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_engine::follow::receive;
+use landfall_engine::report::{Event, OwnReport};
+use landfall_l2::driver::{Announcer, Report, View as Announced, Wanted};
+use landfall_l2::fsm::{self, State};
+use landfall_l2::interfaces::{Exclusions, eligible};
+use landfall_membership::driver::Membership;
+use landfall_model::ServiceKey;
+use landfall_model::rows::Fact;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::decide::Decider;
+use crate::status::Desired;
+
+/// The time in which members find each other after a start. A node that announced at once would
+/// take every address for its own.
+const FIND: Duration = Duration::from_secs(1);
+
+/// What the loop is connected to.
+#[derive(Debug)]
+pub struct Parts<R> {
+    /// The name of the node.
+    pub node: Arc<str>,
+    /// What is known of the cluster.
+    pub facts: mpsc::Receiver<Fact>,
+    /// The other speakers.
+    pub membership: Membership,
+    /// Their port.
+    pub port: u16,
+    /// What answers for addresses.
+    pub announcer: Announcer,
+    /// What happens to addresses.
+    pub reports: mpsc::Receiver<Report>,
+    /// Interfaces that never announce.
+    pub exclusions: Exclusions,
+    /// Where events go.
+    pub reporter: Arc<R>,
+}
+
+/// What people see of a speaker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpeakerView {
+    /// The cluster is known, and the members had time to find each other.
+    pub is_ready: bool,
+    /// The other members.
+    pub members: BTreeSet<Arc<str>>,
+    /// The addresses that this node announces, with the Services that hold them.
+    pub announces: BTreeMap<IpAddr, Vec<ServiceKey>>,
+    /// Addresses that this node is to announce and cannot, and why.
+    pub failing: BTreeMap<IpAddr, &'static str>,
+}
+
+/// The loop.
+#[derive(Debug)]
+pub struct Speaker<R> {
+    parts: Parts<R>,
+    decider: Decider,
+    announced: Arc<Announced>,
+    wanted: Wanted,
+    /// When the members have had time to find each other.
+    found_at: Option<Instant>,
+    is_ready: bool,
+    failing: BTreeMap<IpAddr, &'static str>,
+    desired: watch::Sender<Desired>,
+    view: watch::Sender<Arc<SpeakerView>>,
+}
+
+/// What woke the loop.
+enum Woken {
+    Stop,
+    Facts(Vec<Fact>),
+    Members,
+    Links,
+    Announced,
+    Report(Report),
+    Found,
+}
+
+// === impl Speaker ===
+
+impl<R: OwnReport> Speaker<R> {
+    /// A loop that has not begun, what it wants to be said of Services, and what people see.
+    pub fn new(
+        parts: Parts<R>,
+        decider: Decider,
+    ) -> (
+        Self,
+        watch::Receiver<Desired>,
+        watch::Receiver<Arc<SpeakerView>>,
+    ) {
+        let (desired, wanted) = watch::channel(None);
+        let (view, seen) = watch::channel(Arc::default());
+        let speaker = Self {
+            parts,
+            decider,
+            announced: Arc::default(),
+            wanted: Wanted::default(),
+            found_at: None,
+            is_ready: false,
+            failing: BTreeMap::new(),
+            desired,
+            view,
+        };
+        (speaker, wanted, seen)
+    }
+
+    /// Runs until it is stopped, or the source ends. Announcing and membership go on until their
+    /// own tasks end.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut members = self.parts.membership.view();
+        let mut links = self.parts.announcer.links();
+        let mut announced = self.parts.announcer.view();
+        loop {
+            let found_at = self.found_at;
+            let found = async {
+                match found_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            // All branches are cancel-safe.
+            let woken = tokio::select! {
+                () = stop.cancelled() => Woken::Stop,
+                facts = receive(&mut self.parts.facts) => facts.map_or(Woken::Stop, Woken::Facts),
+                Ok(()) = members.changed() => Woken::Members,
+                Ok(()) = links.changed() => Woken::Links,
+                Ok(()) = announced.changed() => Woken::Announced,
+                Some(report) = self.parts.reports.recv() => Woken::Report(report),
+                () = found => Woken::Found,
+            };
+            match woken {
+                Woken::Stop => return,
+                Woken::Facts(facts) => self.take_facts(facts),
+                Woken::Members => {
+                    let members = Arc::clone(&members.borrow_and_update());
+                    self.decider.take_members(members);
+                }
+                Woken::Links => {
+                    let table = links.borrow_and_update().clone();
+                    let interfaces = eligible(&table, &self.parts.exclusions);
+                    self.decider
+                        .take_interfaces(interfaces.into_values().collect());
+                }
+                Woken::Announced => self.announced = Arc::clone(&announced.borrow_and_update()),
+                Woken::Report(report) => self.report(report).await,
+                Woken::Found => {
+                    self.found_at = None;
+                    self.is_ready = true;
+                    self.decider.set_current();
+                    info!(node = %self.parts.node, "this node takes part in announcing addresses");
+                }
+            }
+            self.apply().await;
+        }
+    }
+
+    fn take_facts(&mut self, facts: Vec<Fact>) {
+        let was_synced = self.decider.is_synced();
+        self.decider.take_facts(facts);
+        if self.decider.is_synced() && !was_synced {
+            self.found_at = Some(Instant::now() + FIND);
+        }
+    }
+
+    /// Hands on what was decided.
+    async fn apply(&mut self) {
+        let seeds = self.decider.seeds(self.parts.port);
+        let metadata: Arc<[u8]> = self.decider.metadata().encode().into();
+        self.parts.membership.update(|wanted| {
+            // Before the nodes are known, others are found by what they send.
+            if !seeds.is_empty() {
+                wanted.seeds = seeds;
+            }
+            wanted.metadata = metadata;
+        });
+        if !self.is_ready {
+            return;
+        }
+        let wanted = self.decider.wanted();
+        if wanted != self.wanted {
+            self.wanted = wanted.clone();
+            self.parts.announcer.set(wanted);
+        }
+        self.note_failures().await;
+        let announces = self.decider.announces(&self.announced);
+        self.desired.send_if_modified(|desired| {
+            let is_new = desired.as_deref() != Some(&announces);
+            *desired = Some(Arc::new(announces));
+            is_new
+        });
+        self.publish();
+    }
+
+    /// Reports addresses of this node that none of its interfaces can announce.
+    async fn note_failures(&mut self) {
+        let mut failing = BTreeMap::new();
+        for address in self.wanted.announcements.keys() {
+            match self.announced.addresses.get(address).map(|it| it.state) {
+                Some(State::Waiting) => {
+                    failing.insert(*address, "none of its interfaces is on this node and up");
+                }
+                Some(State::Conflicted) => {
+                    failing.insert(*address, "another host has it");
+                }
+                _ => {}
+            }
+        }
+        let before = std::mem::replace(&mut self.failing, failing.clone());
+        for (address, why) in failing {
+            if !before.contains_key(&address) {
+                let message = format!("{address} is not announced: {why}");
+                self.event(address, "announceFailed", true, message).await;
+            }
+        }
+    }
+
+    async fn report(&self, report: Report) {
+        let Report { address, event } = report;
+        let node = &self.parts.node;
+        let (reason, warning, message) = match event {
+            fsm::Event::Announced => {
+                let message =
+                    format!("{address} is announced by node {node:?}, protocol \"layer2\"");
+                ("nodeAssigned", false, message)
+            }
+            fsm::Event::Refused(conflict) => {
+                let mac = conflict.mac;
+                let message = format!("{address} is not announced: host {mac} has it");
+                ("addressConflict", true, message)
+            }
+            // Two speakers may overlap for a moment while an address moves.
+            fsm::Event::Disputed(conflict) if conflict.is_peer => return,
+            fsm::Event::Disputed(conflict) => {
+                let mac = conflict.mac;
+                let message = format!("{address} is used by host {mac}, too");
+                ("addressConflict", true, message)
+            }
+        };
+        self.event(address, reason, warning, message).await;
+    }
+
+    async fn event(&self, address: IpAddr, reason: &'static str, warning: bool, message: String) {
+        let event = Event {
+            reason,
+            warning,
+            message,
+        };
+        for (key, uid) in self.decider.holders(address) {
+            self.parts.reporter.own_event(&key, &uid, &event).await;
+        }
+    }
+
+    fn publish(&self) {
+        let is_announced = |address: &&IpAddr| {
+            let status = self.announced.addresses.get(*address);
+            status.is_some_and(|it| it.state == State::Announcing)
+        };
+        let announced = self.wanted.announcements.keys().filter(is_announced);
+        let services = |address: &IpAddr| {
+            let holders = self.decider.holders(*address);
+            holders.into_iter().map(|(key, _)| key).collect()
+        };
+        let view = SpeakerView {
+            is_ready: self.is_ready,
+            members: self.decider.members().cloned().collect(),
+            announces: announced.map(|it| (*it, services(it))).collect(),
+            failing: self.failing.clone(),
+        };
+        self.view.send_if_modified(|seen| {
+            let is_new = **seen != view;
+            *seen = Arc::new(view);
+            is_new
+        });
+    }
+}

@@ -1,0 +1,172 @@
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use landfall_l2::driver::View;
+use landfall_l2::election::{NotAnnounced, Rules};
+use landfall_l2::fsm::{Scope, Start, State, Status};
+use landfall_model::ServiceKey;
+use landfall_model::rows::Fact;
+use landfall_speaker::decide::Decider;
+use landfall_testkit::{node, slice, svc};
+use serde_json::{Value, json};
+
+use crate::support::{advertisement, interface, members, pool};
+
+const ADDRESS: &str = "192.0.2.1";
+
+fn address() -> IpAddr {
+    ADDRESS.parse().unwrap()
+}
+
+fn service(name: &str) -> Vec<Fact> {
+    vec![
+        Fact::Service(svc(name).port(80).holding(ADDRESS).row()),
+        Fact::Slice(slice(name).port("", 8080).ready("10.0.0.9").row()),
+    ]
+}
+
+fn nodes() -> Vec<Fact> {
+    let nodes = ["node-a", "node-b", "node-c"];
+    let row = |(number, name): (usize, &&str)| node(name, &format!("10.0.0.{}", 1 + number)).row();
+    nodes
+        .iter()
+        .enumerate()
+        .map(|it| Fact::Node(row(it)))
+        .collect()
+}
+
+/// The speaker of a node that knows everything, with all others alive.
+fn speaker(own: &str, spec: &Value) -> Decider {
+    let mut decider = Decider::new(own, 7, Rules::default());
+    let mut facts = nodes();
+    facts.extend(service("web"));
+    facts.extend([pool(), advertisement(spec)]);
+    decider.take_facts(facts);
+    assert!(decider.wanted().announcements.is_empty() && !decider.is_synced());
+    decider.take_facts(vec![Fact::Synced]);
+    decider.take_interfaces(vec![interface("eth0", 1)]);
+    let others = ["node-a", "node-b", "node-c"];
+    let others: Vec<&str> = others.into_iter().filter(|it| *it != own).collect();
+    decider.take_members(members(&others));
+    decider
+}
+
+fn owners(spec: &Value) -> Vec<&'static str> {
+    let names = ["node-a", "node-b", "node-c"];
+    let owns = |name: &&&str| {
+        speaker(name, spec)
+            .wanted()
+            .announcements
+            .contains_key(&address())
+    };
+    names.iter().filter(owns).copied().collect()
+}
+
+#[test]
+fn one_node_announces_an_address_and_it_is_the_one_that_metallb_elects() {
+    // `printf node-X#192.0.2.1 | sha256sum`, the least of the three.
+    let hash = |name: &&&str| landfall_l2::election::hash(name, address());
+    let names = ["node-a", "node-b", "node-c"];
+    let least = names.iter().min_by_key(hash).unwrap();
+    assert_eq!(owners(&json!({})), [*least]);
+}
+
+#[test]
+fn without_an_advertisement_or_endpoints_or_a_pool_no_node_announces() {
+    let mut decider = speaker("node-a", &json!({}));
+    let owner = decider.owner(address()).unwrap().to_owned();
+    let gone = ServiceKey::new("default", "web-1");
+    let slices: Vec<ServiceKey> = decider
+        .world()
+        .slices_of(&ServiceKey::new("default", "web"))
+        .map(|it| it.key)
+        .collect();
+    assert!(!owner.is_empty() && slices.len() == 1, "{gone}");
+    decider.take_facts(vec![Fact::SliceGone(slices[0].clone())]);
+    assert_eq!(decider.owner(address()), None);
+    assert_eq!(decider.why_not(address()), Some(NotAnnounced::NoEndpoints));
+    decider.take_facts(service("web"));
+    assert_eq!(decider.owner(address()), Some(&*owner));
+    decider.take_facts(vec![Fact::PoolGone("lan".into())]);
+    assert_eq!(decider.owner(address()), None);
+}
+
+#[test]
+fn the_next_node_takes_over_when_the_owner_is_no_member_any_more() {
+    let owner = owners(&json!({}))[0];
+    let left: Vec<&str> = ["node-a", "node-b", "node-c"]
+        .into_iter()
+        .filter(|it| *it != owner)
+        .collect();
+    let announcing = left.iter().filter(|own| {
+        let mut decider = speaker(own, &json!({}));
+        decider.set_current();
+        let others: Vec<&str> = left.iter().filter(|it| it != own).copied().collect();
+        decider.take_members(members(&others));
+        let wanted = decider.wanted();
+        assert_eq!(wanted.peers.len(), 1);
+        let announcement = wanted.announcements.get(&address());
+        // Another node announced it: there is nothing to probe.
+        announcement.is_some_and(|it| it.start == Start::TakeOver)
+    });
+    assert_eq!(announcing.count(), 1);
+}
+
+#[test]
+fn an_address_that_appears_later_is_probed_first() {
+    let owner = owners(&json!({}))[0];
+    let mut decider = speaker(owner, &json!({}));
+    decider.set_current();
+    decider.take_facts(vec![Fact::ServiceGone(ServiceKey::new("default", "web"))]);
+    assert!(decider.wanted().announcements.is_empty());
+    decider.take_facts(service("web"));
+    let wanted = decider.wanted();
+    assert_eq!(wanted.announcements[&address()].start, Start::Probe);
+}
+
+#[test]
+fn a_node_without_the_interface_of_an_advertisement_is_not_elected_for_it() {
+    // The others report eth0 alone.
+    let spec = json!({"interfaces": ["eth7"]});
+    let mut decider = speaker("node-b", &spec);
+    assert_eq!(decider.owner(address()), None);
+    decider.take_interfaces(vec![interface("eth0", 1), interface("eth7", 2)]);
+    assert_eq!(decider.owner(address()), Some("node-b"));
+    let scope = &decider.wanted().announcements[&address()].interfaces;
+    assert_eq!(*scope, Scope::Only(BTreeSet::from(["eth7".to_owned()])));
+}
+
+#[test]
+fn only_what_is_really_announced_is_said_of_a_service() {
+    let owner = owners(&json!({}))[0];
+    let mut decider = speaker(owner, &json!({}));
+    let mut view = View::default();
+    assert!(decider.announces(&view).is_empty());
+    let mut status = Status {
+        state: State::Probing,
+        interfaces: vec!["eth0".to_owned()],
+        conflict: None,
+    };
+    view.addresses.insert(address(), status.clone());
+    assert!(decider.announces(&view).is_empty());
+    status.state = State::Announcing;
+    view.addresses.insert(address(), status);
+    let said = decider.announces(&view);
+    let key = ServiceKey::new("default", "web");
+    assert_eq!(said.keys().collect::<Vec<_>>(), [&key]);
+    assert!(said[&key].interfaces.is_empty() && said[&key].took_over);
+    assert_eq!(decider.holders(address()).len(), 1);
+    decider.take_facts(vec![Fact::ServiceGone(key)]);
+    assert!(decider.announces(&view).is_empty());
+}
+
+#[test]
+fn speakers_are_sought_at_the_addresses_of_all_other_nodes() {
+    let decider = speaker("node-b", &json!({}));
+    let seeds = decider.seeds(7947);
+    let seeds: Vec<String> = seeds
+        .iter()
+        .map(|(name, address)| format!("{name} {address}"))
+        .collect();
+    assert_eq!(seeds, ["node-a 10.0.0.1:7947", "node-c 10.0.0.3:7947"]);
+}

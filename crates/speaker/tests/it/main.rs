@@ -1,0 +1,6 @@
+//! What a speaker announces and reports, without sockets.
+#![expect(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+
+mod decide;
+mod status;
+mod support;

@@ -1,0 +1,151 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
+use landfall_model::{ServiceKey, Uid};
+use landfall_speaker::decide::Announces;
+use landfall_speaker::status::Statuses;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// An API server with one kind of objects, and what was asked of it.
+#[derive(Debug, Default)]
+struct Server {
+    objects: Mutex<BTreeMap<String, Value>>,
+    writes: Mutex<Vec<String>>,
+    is_away: Mutex<bool>,
+}
+
+impl Server {
+    fn wrote(&self, what: String) -> Result<(), ReportError> {
+        if *self.is_away.lock().unwrap() {
+            return Err(ReportError::Failed {
+                what: "own status",
+                why: "away".to_owned(),
+            });
+        }
+        self.writes.lock().unwrap().push(what);
+        Ok(())
+    }
+
+    fn take_writes(&self) -> Vec<String> {
+        std::mem::take(&mut self.writes.lock().unwrap())
+    }
+}
+
+impl OwnReport for Server {
+    async fn write_own<S: Serialize + Sync>(
+        &self,
+        object: &OwnObject,
+        status: &S,
+    ) -> Result<(), ReportError> {
+        let labels = &object.labels;
+        self.wrote(format!("write {}", labels["metallb.io/service-name"]))?;
+        let status = serde_json::to_value(status).unwrap();
+        let name = object.name.clone();
+        self.objects.lock().unwrap().insert(name, status);
+        Ok(())
+    }
+
+    async fn delete_own(&self, object: &OwnObject) -> Result<(), ReportError> {
+        self.wrote("delete".to_owned())?;
+        self.objects.lock().unwrap().remove(&object.name);
+        Ok(())
+    }
+
+    async fn delete_matching(&self, _: &OwnKind, selector: &str) -> Result<(), ReportError> {
+        self.wrote(format!("delete {selector}"))
+    }
+
+    async fn list_own<S: DeserializeOwned + Send>(
+        &self,
+        _: &OwnKind,
+        selector: &str,
+    ) -> Result<Vec<(String, Option<S>)>, ReportError> {
+        assert_eq!(selector, "metallb.io/node=node-a");
+        let objects = self.objects.lock().unwrap();
+        let read = objects.iter().map(|(name, status)| {
+            let status = serde_json::from_value(status.clone()).ok();
+            (name.clone(), status)
+        });
+        Ok(read.collect())
+    }
+
+    async fn own_event(&self, _: &ServiceKey, _: &Uid, _: &Event) {}
+}
+
+fn announces(names: &[&str], took_over: bool) -> BTreeMap<ServiceKey, Announces> {
+    let said = Announces {
+        interfaces: BTreeSet::from(["eth0".to_owned()]),
+        took_over,
+    };
+    let keys = names.iter().map(|name| ServiceKey::new("shop", name));
+    keys.map(|key| (key, said.clone())).collect()
+}
+
+fn statuses(server: &Arc<Server>) -> Statuses<Server> {
+    Statuses::new(Arc::clone(server), "node-a", "metallb-system", None)
+}
+
+#[tokio::test]
+async fn a_status_is_written_once_and_a_restart_writes_nothing() {
+    let server = Arc::new(Server::default());
+    let mut writer = statuses(&server);
+    let wanted = announces(&["cart", "web"], false);
+    writer.settle(&wanted).await.unwrap();
+    assert_eq!(server.take_writes(), ["write cart", "write web"]);
+    writer.settle(&wanted).await.unwrap();
+    statuses(&server).settle(&wanted).await.unwrap();
+    assert_eq!(server.take_writes(), [] as [String; 0]);
+    let status = server
+        .objects
+        .lock()
+        .unwrap()
+        .values()
+        .next()
+        .unwrap()
+        .clone();
+    assert_eq!(status["node"], "node-a");
+    assert_eq!(status["serviceNamespace"], "shop");
+    assert_eq!(status["interfaces"][0]["name"], "eth0");
+}
+
+#[tokio::test]
+async fn what_is_not_announced_any_more_is_deleted_also_after_a_restart() {
+    let server = Arc::new(Server::default());
+    statuses(&server)
+        .settle(&announces(&["cart", "web"], false))
+        .await
+        .unwrap();
+    server.take_writes();
+    statuses(&server)
+        .settle(&announces(&["web"], false))
+        .await
+        .unwrap();
+    assert_eq!(server.take_writes(), ["delete"]);
+}
+
+#[tokio::test]
+async fn the_one_that_takes_over_deletes_what_others_said() {
+    let server = Arc::new(Server::default());
+    statuses(&server)
+        .settle(&announces(&["web"], true))
+        .await
+        .unwrap();
+    let of_others = "delete metallb.io/service-name=web,metallb.io/service-namespace=shop,\
+                     metallb.io/node!=node-a";
+    assert_eq!(server.take_writes(), ["write web", of_others]);
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_is_written_later() {
+    let server = Arc::new(Server::default());
+    let mut writer = statuses(&server);
+    *server.is_away.lock().unwrap() = true;
+    let wanted = announces(&["web"], false);
+    writer.settle(&wanted).await.unwrap_err();
+    *server.is_away.lock().unwrap() = false;
+    writer.settle(&wanted).await.unwrap();
+    assert_eq!(server.take_writes(), ["write web"]);
+}

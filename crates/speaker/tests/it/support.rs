@@ -1,0 +1,57 @@
+//! A cluster as facts.
+
+use std::sync::Arc;
+
+use landfall_l2::interfaces::Interface;
+use landfall_l2::mac::MacAddress;
+use landfall_membership::driver::View as Members;
+use landfall_membership::machine::Peer;
+use landfall_model::rows::{Fact, ResourceKind};
+use landfall_model::wire;
+use landfall_speaker::metadata::Metadata;
+use serde_json::{Value, json};
+
+/// A pool of 192.0.2.0/24.
+pub fn pool() -> Fact {
+    let shape: wire::IpAddressPool = serde_json::from_value(json!({
+        "metadata": {"name": "lan", "namespace": "metallb-system"},
+        "spec": {"addresses": ["192.0.2.0/24"]},
+    }))
+    .unwrap();
+    Fact::Pool(Arc::new(shape.into_row().unwrap()))
+}
+
+pub fn advertisement(spec: &Value) -> Fact {
+    let shape: wire::Resource = serde_json::from_value(json!({
+        "apiVersion": "metallb.io/v1beta1", "kind": "L2Advertisement",
+        "metadata": {"name": "all", "namespace": "metallb-system"}, "spec": spec,
+    }))
+    .unwrap();
+    let row = shape.into_row(ResourceKind::L2Advertisement).unwrap();
+    Fact::Resource(Arc::new(row))
+}
+
+pub fn interface(name: &str, last: u8) -> Interface {
+    Interface {
+        name: name.to_owned(),
+        mac: MacAddress([2, 0, 0, 0, 0, last]),
+        has_arp: true,
+        link_local: None,
+    }
+}
+
+/// Members with these names, which announce on `eth0`.
+pub fn members(names: &[&str]) -> Arc<Members> {
+    let peers = names.iter().enumerate().map(|(number, name)| {
+        let interfaces = [interface("eth0", 100 + number as u8)];
+        let peer = Peer {
+            address: ([10, 0, 0, 1], 7947).into(),
+            incarnation: 1,
+            metadata: Metadata::new(1, &interfaces).encode().into(),
+        };
+        (Arc::from(*name), peer)
+    });
+    Arc::new(Members {
+        peers: peers.collect(),
+    })
+}
