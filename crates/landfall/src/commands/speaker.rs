@@ -1,6 +1,6 @@
 //! `landfall speaker`: announces addresses of a cluster from one node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,26 +63,13 @@ const EXCLUDED: [&str; 14] = [
 /// Runs the command.
 pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let stop = Stop::watch(GRACE)?;
-    let namespace = match &args.metallb_namespace {
-        Some(namespace) => namespace.clone(),
-        None => config::read(args.config.as_deref())
-            .await?
-            .metallb_namespace()
-            .to_owned(),
-    };
+    let namespace = metallb_namespace(&args).await?;
     let keys = read_keys(&args.membership_key_file).await?;
     let exclusions = exclusions(&args.exclude_interface)?;
     let admin = TcpListener::bind(args.admin)
         .await
         .with_context(|| format!("opening the admin endpoint at {}", args.admin))?;
-    let agent = format!(
-        "landfall-speaker/{} ({})",
-        env!("CARGO_PKG_VERSION"),
-        args.node_name
-    );
-    let connection = Connection::begin(args.cluster.origin(), &agent)
-        .await
-        .context("connecting to the cluster")?;
+    let connection = connect(&args).await?;
 
     // Each ends by itself, in the order of a stop.
     let (members, announcing, others) = <(Lifetime, Lifetime, Lifetime)>::default();
@@ -100,13 +87,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         .spawn(others.cancel.clone().run_until_cancelled_owned(keys));
 
     let (facts_to, facts) = mpsc::channel(FACTS);
-    let source = SourceConfig {
-        resources: CustomResources {
-            namespace: namespace.clone(),
-            kinds: kinds(),
-        },
-        ..SourceConfig::default()
-    };
+    let source = source_config(&namespace);
     let Lifetime { tasks, cancel } = &others;
     let sources = Sources::start(&connection, source, facts_to, None, tasks, cancel);
     let reporter = OwnReports::new(
@@ -134,13 +115,8 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         running.await;
         drop(end);
     });
-    let reporting = write_statuses(
-        connection,
-        reporter,
-        args.node_name.clone(),
-        namespace,
-        desired,
-    );
+    let node = args.node_name.clone();
+    let reporting = write_statuses(connection, reporter, node, namespace, desired);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let api = SpeakerApi::new(view, sources.health(), membership, &args.node_name);
     let options = landfall_web::Options {
@@ -154,17 +130,54 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         cancel.clone(),
     ));
 
-    let outcome = tokio::select! {
-        () = stop.asked() => Ok(()),
-        () = ended.cancelled() => Err(anyhow::anyhow!(
-            "the loop of the speaker ended unexpectedly; this is a bug, see the log"
-        )),
-    };
+    let outcome = end_of(&stop, &ended).await;
     // The others take over before this node is silent: what still arrives here is forwarded.
     members.end().await;
     announcing.end().await;
     others.end().await;
     outcome
+}
+
+/// Waits until a signal asks for a stop, or the loop has ended by itself.
+async fn end_of(stop: &Stop, ended: &CancellationToken) -> anyhow::Result<()> {
+    tokio::select! {
+        () = stop.asked() => Ok(()),
+        () = ended.cancelled() => Err(anyhow::anyhow!(
+            "the loop of the speaker ended unexpectedly; this is a bug, see the log"
+        )),
+    }
+}
+
+async fn metallb_namespace(args: &SpeakerArgs) -> anyhow::Result<String> {
+    Ok(match &args.metallb_namespace {
+        Some(namespace) => namespace.clone(),
+        None => config::read(args.config.as_deref())
+            .await?
+            .metallb_namespace()
+            .to_owned(),
+    })
+}
+
+async fn connect(args: &SpeakerArgs) -> anyhow::Result<Connection> {
+    let agent = format!(
+        "landfall-speaker/{} ({})",
+        env!("CARGO_PKG_VERSION"),
+        args.node_name
+    );
+    Connection::begin(args.cluster.origin(), &agent)
+        .await
+        .context("connecting to the cluster")
+}
+
+fn source_config(namespace: &str) -> SourceConfig {
+    let kinds = RESOURCES.iter().copied();
+    SourceConfig {
+        resources: CustomResources {
+            namespace: namespace.to_owned(),
+            kinds: kinds.chain([ResourceKind::IpAddressPool]).collect(),
+        },
+        ..SourceConfig::default()
+    }
 }
 
 fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
@@ -199,11 +212,6 @@ async fn join(
     };
     let Lifetime { tasks, cancel } = lifetime;
     Ok(Membership::start(config, wanted, tasks, cancel.clone()).await?)
-}
-
-fn kinds() -> BTreeSet<ResourceKind> {
-    let kinds = RESOURCES.iter().copied();
-    kinds.chain([ResourceKind::IpAddressPool]).collect()
 }
 
 fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {
