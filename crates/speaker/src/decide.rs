@@ -229,6 +229,11 @@ impl Decider {
         with_uid.collect()
     }
 
+    /// The names of the Services that hold an address.
+    pub fn services_at(&self, address: IpAddr) -> impl Iterator<Item = &ServiceKey> {
+        self.board.holders(address)
+    }
+
     /// The owner of an address.
     pub fn owner(&self, address: IpAddr) -> Option<&str> {
         self.board.owner(address)

@@ -58,6 +58,8 @@ impl<R: OwnReport> Statuses<R> {
         let mut retry = RETRY;
         while desired.changed().await.is_ok() {
             tokio::time::sleep(GATHER).await;
+            // While this node was cut off, another one may have deleted what it wrote.
+            self.written = None;
             loop {
                 let wanted = desired.borrow_and_update().clone();
                 let Some(wanted) = wanted else {

@@ -71,6 +71,10 @@ pub struct Speaker<R> {
     found_at: Option<Instant>,
     is_ready: bool,
     failing: BTreeMap<IpAddr, &'static str>,
+    /// Addresses that this node announced from its start on, as it may have before: no news.
+    initial: BTreeSet<IpAddr>,
+    /// What is said of Services is to be compared again with what is there.
+    is_to_compare: bool,
     desired: watch::Sender<Desired>,
     view: watch::Sender<Arc<SpeakerView>>,
 }
@@ -108,6 +112,8 @@ impl<R: OwnReport> Speaker<R> {
             found_at: None,
             is_ready: false,
             failing: BTreeMap::new(),
+            initial: BTreeSet::new(),
+            is_to_compare: false,
             desired,
             view,
         };
@@ -144,6 +150,7 @@ impl<R: OwnReport> Speaker<R> {
                 Woken::Members => {
                     let members = Arc::clone(&members.borrow_and_update());
                     self.decider.take_members(members);
+                    self.is_to_compare = true;
                 }
                 Woken::Links => {
                     let table = links.borrow_and_update().clone();
@@ -157,6 +164,7 @@ impl<R: OwnReport> Speaker<R> {
                     self.found_at = None;
                     self.is_ready = true;
                     self.decider.set_current();
+                    self.initial = self.decider.wanted().announcements.into_keys().collect();
                     info!(node = %self.parts.node, "this node takes part in announcing addresses");
                 }
             }
@@ -196,7 +204,7 @@ impl<R: OwnReport> Speaker<R> {
         self.desired.send_if_modified(|desired| {
             let is_new = desired.as_deref() != Some(&announces);
             *desired = Some(Arc::new(announces));
-            is_new
+            is_new | std::mem::take(&mut self.is_to_compare)
         });
         self.publish();
     }
@@ -224,10 +232,11 @@ impl<R: OwnReport> Speaker<R> {
         }
     }
 
-    async fn report(&self, report: Report) {
+    async fn report(&mut self, report: Report) {
         let Report { address, event } = report;
-        let node = &self.parts.node;
+        let node = Arc::clone(&self.parts.node);
         let (reason, warning, message) = match event {
+            fsm::Event::Announced if self.initial.remove(&address) => return,
             fsm::Event::Announced => {
                 let message =
                     format!("{address} is announced by node {node:?}, protocol \"layer2\"");
@@ -266,10 +275,7 @@ impl<R: OwnReport> Speaker<R> {
             status.is_some_and(|it| it.state == State::Announcing)
         };
         let announced = self.wanted.announcements.keys().filter(is_announced);
-        let services = |address: &IpAddr| {
-            let holders = self.decider.holders(*address);
-            holders.into_iter().map(|(key, _)| key).collect()
-        };
+        let services = |address: &IpAddr| self.decider.services_at(*address).cloned().collect();
         let view = SpeakerView {
             is_ready: self.is_ready,
             members: self.decider.members().cloned().collect(),
