@@ -2,10 +2,10 @@
 //! an IPv4 address or an IPv6 /64: of IPv6, a client has at least that.
 //!
 //! Bounded: of connections at once there is a row per source that has some, so never more than the
-//! process has descriptors; of rates there are [`MOST_RATES`] rows, and the source that was seen
-//! least recently is forgotten first. One that keeps coming is not. Rows of rates count as memory of
-//! the Service. One table per listener, which workers share, so that limits hold for the whole
-//! process; only listeners with limits touch it.
+//! process has descriptors; of rates there are [`MOST_RATES`] rows, which count as memory of the
+//! Service, and the source that was seen least recently is forgotten first. One that keeps coming
+//! is not. One table per listener, which workers share, so that limits hold for the whole process;
+//! only listeners with limits touch it.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -167,8 +167,8 @@ impl Account {
         taken.inspect_err(|_| self.budget.fell_short())
     }
 
-    /// As `take_memory`, for what is only kept for later: not while memory is scarce, and not of the
-    /// minimum. That there is none is no shortage.
+    /// As `take_memory`, for what is only kept for later: not while memory is scarce, and not of
+    /// the minimum. That there is none is no shortage.
     pub(crate) fn keep_memory(&self, units: u8) -> Option<Held> {
         let (memory, crowd) = (&self.budget.memory, self.crowd());
         let kept = memory.take(self.bytes(), crowd, None, units, Counts::decide_spare);

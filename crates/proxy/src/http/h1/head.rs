@@ -145,7 +145,7 @@ pub(in crate::http) fn number(value: &[u8]) -> Option<u64> {
     number.filter(|&number| number <= MAX_LENGTH)
 }
 
-/// Room for what is added to a head: the client's address, the framing of the body, what follows it.
+/// Room for what is added to a head: the client's address, the framing of the body, the end.
 pub(super) const ADDED: usize = 192;
 
 /// Writes one field.
