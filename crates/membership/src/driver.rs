@@ -21,7 +21,7 @@ use crate::seal::Keys;
 /// Room for a datagram; longer ones are none of ours.
 const DATAGRAM: usize = 2_048;
 
-/// Datagrams that are taken in a row before time is looked at.
+/// Datagrams that are taken in a row before time is read.
 const BATCH: usize = 64;
 
 /// How long a socket rests that failed.

@@ -1,14 +1,14 @@
 //! What a node does to know which others are alive. No I/O, no clock.
 //!
 //! - A node pings the [`Settings::watched`] members that follow it in the ring. One that leaves its
-//!   pings unanswered for [`Settings::patience`] is suspected, in front of all members.
-//! - Each member that hears of a suspicion asks the suspected node, and thus it learns of it and
+//!   pings unanswered for [`Settings::timeout`] is suspected, in front of all members.
+//! - Each member that is notified of a suspicion asks the suspected node, and thus it learns of it and
 //!   refutes it with a greater incarnation. Where no refutation arrives within
 //!   [`Settings::confirm`], the node is dead: it answered none of all members.
 //! - Death is concluded by every member itself, never taken over: after a partition each side holds
-//!   the other for dead. A node that hears that it is held for dead refutes that too.
+//!   the other for dead. A node that is reported dead refutes that too.
 //! - A node that was paused itself does not hold that against others.
-//! - Members exchange all they know with one at random now and then, and greet those that are dead
+//! - Members exchange all they know with one at random now and then, and send a hello to those that are dead
 //!   or have never answered.
 
 mod merge;
@@ -38,7 +38,7 @@ use crate::seal::{Keys, Refused, Sealer};
 const MEMBERS: usize = 1_024;
 
 /// Times and counts. The time from a crash to its knowledge everywhere is at most
-/// `interval + patience + confirm`, and the way of two datagrams.
+/// `interval + timeout + confirm`, and the way of two datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Members that each member watches.
@@ -46,15 +46,15 @@ pub struct Settings {
     /// The time between two pings of a watched member.
     pub interval: Duration,
     /// The time that pings may be without an answer.
-    pub patience: Duration,
-    /// The longest patience with a member that only this node does not reach.
-    pub longest_patience: Duration,
+    pub timeout: Duration,
+    /// The longest timeout with a member that only this node does not reach.
+    pub longest_timeout: Duration,
     /// The time for the refutation of a suspicion.
     pub confirm: Duration,
     /// The time without being run after which a node takes itself for paused.
     pub pause: Duration,
     /// The time between two rounds in which dead and unknown nodes are greeted.
-    pub greet: Duration,
+    pub hello: Duration,
     /// The time between two exchanges of all that is known.
     pub exchange: Duration,
     /// The time after which dead nodes are forgotten.
@@ -157,10 +157,10 @@ pub struct Machine {
     number: u64,
     /// When the machine ran last.
     ran: Instant,
-    next_greeting: Instant,
+    next_hello: Instant,
     next_exchange: Instant,
     next_contact: Instant,
-    /// Answers that may still be given until `next_greeting` to datagrams that may be repeated.
+    /// Answers that may still be given until `next_hello` to datagrams that may be repeated.
     sessions_left: u32,
     revision: u64,
     counts: Counts,
@@ -185,11 +185,11 @@ impl Default for Settings {
         Self {
             watched: 3,
             interval: Duration::from_millis(50),
-            patience: Duration::from_millis(150),
-            longest_patience: Duration::from_millis(1_200),
+            timeout: Duration::from_millis(150),
+            longest_timeout: Duration::from_millis(1_200),
             confirm: Duration::from_millis(80),
             pause: Duration::from_millis(40),
-            greet: Duration::from_millis(200),
+            hello: Duration::from_millis(200),
             exchange: Duration::from_secs(1),
             forget: Duration::from_mins(10),
         }
@@ -227,7 +227,7 @@ impl Machine {
             contacts: VecDeque::new(),
             number: 0,
             ran: now,
-            next_greeting: now,
+            next_hello: now,
             next_exchange: now + settings.exchange,
             next_contact: now,
             sessions_left: 0,
@@ -288,9 +288,9 @@ impl Machine {
         }
         self.conclude(now);
         self.watch(now);
-        if self.next_greeting <= now {
-            self.next_greeting = now + self.settings.greet;
-            self.greet();
+        if self.next_hello <= now {
+            self.next_hello = now + self.settings.hello;
+            self.send_hello();
         }
         if self.next_contact <= now
             && let Some(name) = self.contacts.pop_front()
@@ -313,7 +313,7 @@ impl Machine {
         let watches = self.watches.values().map(Watch::deadline);
         let contact = (!self.contacts.is_empty()).then_some(self.next_contact);
         let others = suspicions.chain(watches).chain(contact);
-        others.fold(self.next_greeting.min(self.next_exchange), Instant::min)
+        others.fold(self.next_hello.min(self.next_exchange), Instant::min)
     }
 
     /// Returns the other members.
@@ -397,7 +397,7 @@ impl Machine {
             let random = &mut self.random;
             self.watches.entry(name).or_insert_with(|| {
                 let wait = Duration::from_micros(random.u64(0..=interval));
-                Watch::new(now + wait, self.settings.patience)
+                Watch::new(now + wait, self.settings.timeout)
             });
         }
     }

@@ -6,7 +6,7 @@
 //!           | length 1 | name | length 2 | metadata
 //! ```
 //!
-//! Numbers are in network order. A datagram with anything else than that is none.
+//! Numbers are in network order. A datagram with anything else is invalid.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

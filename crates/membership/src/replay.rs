@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::packet::SessionId;
 
-/// Numbers behind the highest that are told apart; what is older is taken for repeated.
+/// Numbers behind the highest that are distinguished; what is older is taken for repeated.
 const WIDTH: u64 = 1_024;
 
 /// Sessions with a window.

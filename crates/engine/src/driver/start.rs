@@ -59,7 +59,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.note_start(&job, owners.first);
         let calls = self.waiting.calls(owners.first);
         let running = Running::new(key, owners, calls, &job);
-        // A reconcile holds its whole job, and a task is moved several times until it is where it runs.
+        // A reconcile holds its whole job, and a task is moved several times until it is where it
+        // runs.
         let task = self.reconciles.spawn(Box::pin(async move {
             let started = clock();
             let end = {

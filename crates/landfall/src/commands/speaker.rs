@@ -33,7 +33,7 @@ use crate::signals::Stop;
 /// How long a stop may take: the speaker has no connections to wait for.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// From one look at the file of keys to the next.
+/// From one read of the file of keys to the next.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// From one attempt to read the own Pod to the next.

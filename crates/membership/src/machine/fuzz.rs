@@ -51,7 +51,7 @@ fn fuzz_datagrams() {
         let datagram = random.broken(seeds);
         let from = SocketAddr::from(([192, 0, 2, 1], 9));
         let answers = one.receive(now, from, &datagram);
-        // A greeting that is repeated whole may be answered, with the session and no more.
+        // A hello that is repeated whole may be answered, with the session and no more.
         assert!(answers.len() <= 1);
         assert_eq!(one.own, own);
         assert_eq!(one.revision(), revision);

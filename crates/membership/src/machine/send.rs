@@ -8,7 +8,7 @@ use super::{Datagram, Machine};
 use crate::member::{Record, Status};
 use crate::packet::{Kind, LONGEST, Packet, SessionId};
 
-/// Nodes that greet a dead one in each round, on average.
+/// Nodes that send a hello to a dead one in each round, on average.
 const GREETERS: f64 = 8.0;
 
 /// Answers to datagrams that may be repeated, in each round of greetings.
@@ -135,7 +135,7 @@ impl Machine {
 
     /// Greets nodes that are dead or have never answered: some of the members do, so that there are
     /// as many greetings in a large cluster as in a small one.
-    pub(super) fn greet(&mut self) {
+    pub(super) fn send_hello(&mut self) {
         self.sessions_left = SESSIONS;
         let present = self.members.values().filter(|it| it.is_present()).count();
         let chance = GREETERS / (present + 1) as f64;

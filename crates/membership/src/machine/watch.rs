@@ -20,17 +20,17 @@ pub(super) struct Watch {
     outstanding: VecDeque<(u64, Instant)>,
     /// How long they may be without one. Grows where a suspicion was refuted: then only this node
     /// does not reach the member.
-    patience: Duration,
+    timeout: Duration,
 }
 
 // === impl Watch ===
 
 impl Watch {
-    pub(super) fn new(next: Instant, patience: Duration) -> Self {
+    pub(super) fn new(next: Instant, timeout: Duration) -> Self {
         Self {
             next,
             outstanding: VecDeque::new(),
-            patience,
+            timeout,
         }
     }
 
@@ -40,15 +40,15 @@ impl Watch {
 
     fn overdue_at(&self) -> Option<Instant> {
         let (_, sent) = self.outstanding.front()?;
-        Some(*sent + self.patience)
+        Some(*sent + self.timeout)
     }
 
     /// Takes an answer to a ping: those before it need none any more.
-    fn take_answer(&mut self, number: u64, patience: Duration) {
+    fn take_answer(&mut self, number: u64, timeout: Duration) {
         let place = self.outstanding.iter().position(|(it, _)| *it == number);
         if let Some(place) = place {
             self.outstanding.drain(..=place);
-            self.patience = patience;
+            self.timeout = timeout;
         }
     }
 }
@@ -102,7 +102,7 @@ impl Machine {
         for (name, watch) in &mut self.watches {
             if watch.overdue_at().is_some_and(|at| at <= now) {
                 watch.outstanding.clear();
-                watch.patience = (watch.patience * 2).min(self.settings.longest_patience);
+                watch.timeout = (watch.timeout * 2).min(self.settings.longest_timeout);
                 overdue.push(Arc::clone(name));
             }
             if watch.next <= now {
@@ -137,7 +137,7 @@ impl Machine {
 
     pub(super) fn take_answer(&mut self, name: &Arc<str>, number: u64) {
         if let Some(watch) = self.watches.get_mut(name) {
-            watch.take_answer(number, self.settings.patience);
+            watch.take_answer(number, self.settings.timeout);
         }
     }
 }

@@ -77,11 +77,11 @@ fn a_flood_of_repeated_greetings_gets_few_answers() {
     world.recorded = Some(Vec::new());
     world.settle(Duration::from_secs(1)).unwrap();
     let recorded = world.recorded.take().unwrap();
-    let greeting = recorded.iter().find(|(to, _)| *to == 1).unwrap().1.clone();
+    let hello = recorded.iter().find(|(to, _)| *to == 1).unwrap().1.clone();
     world.run(Duration::from_secs(1));
     let before = world.nodes[1].machine.counts().sent;
     for _ in 0..10_000 {
-        world.arrive(1, SocketAddr::from(ELSEWHERE), greeting.clone());
+        world.arrive(1, SocketAddr::from(ELSEWHERE), hello.clone());
     }
     let sent = world.nodes[1].machine.counts().sent - before;
     assert!(sent <= 500, "{sent}");

@@ -13,7 +13,8 @@ type Objects = (Vec<Arc<PoolRow>>, Vec<Arc<ResourceRow>>);
 
 fn pools() -> impl Strategy<Value = Vec<Arc<PoolRow>>> {
     let entry = prop_oneof![
-        4 => (0..8_u8, 26..=30_u8).prop_map(|(net, length)| format!("10.0.0.{}/{length}", net * 32)),
+        4 => (0..8_u8, 26..=30_u8)
+            .prop_map(|(net, length)| format!("10.0.0.{}/{length}", net * 32)),
         2 => (0..250_u8, 0..6_u8).prop_map(|(first, more)| {
             format!("10.0.0.{first}-10.0.0.{}", first + more)
         }),
