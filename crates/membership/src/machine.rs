@@ -2,14 +2,14 @@
 //!
 //! - A node pings the [`Settings::watched`] members that follow it in the ring. One that leaves its
 //!   pings unanswered for [`Settings::timeout`] is suspected, in front of all members.
-//! - Each member that is notified of a suspicion asks the suspected node, and thus it learns of it and
-//!   refutes it with a greater incarnation. Where no refutation arrives within
+//! - Each member that is notified of a suspicion asks the suspected node, and thus it learns of it
+//!   and refutes it with a greater incarnation. Where no refutation arrives within
 //!   [`Settings::confirm`], the node is dead: it answered none of all members.
 //! - Death is concluded by every member itself, never taken over: after a partition each side holds
 //!   the other for dead. A node that is reported dead refutes that too.
 //! - A node that was paused itself does not hold that against others.
-//! - Members exchange all they know with one at random now and then, and send a hello to those that are dead
-//!   or have never answered.
+//! - Members exchange all they know with one at random now and then, and send a hello to those that
+//!   are dead or have never answered.
 
 mod merge;
 mod send;

@@ -96,7 +96,10 @@ fn without_an_advertisement_nothing_is_announced() {
 
 #[test]
 fn weights_of_preferences_add_up_on_accepted_nodes_only() {
-    let prefer = |weight: u8, key: &str| json!({"weight": weight, "preference": {"matchLabels": {key: "yes"}}});
+    let prefer = |weight: u8, key: &str| {
+        let preference = json!({"matchLabels": {key: "yes"}});
+        json!({"weight": weight, "preference": preference})
+    };
     let config = config(&[(
         "it",
         json!({
