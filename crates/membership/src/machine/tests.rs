@@ -95,7 +95,7 @@ fn a_node_says_more_of_itself_than_others_hold_of_it() {
 }
 
 #[test]
-fn a_session_begins_anew_before_the_windows_are_full() {
+fn a_session_begins_again_before_the_windows_are_full() {
     let now = Instant::now();
     let mut machine = machine(1, now);
     let before = machine.sealer.session();

@@ -49,7 +49,7 @@ async fn until(view: &mut watch::Receiver<Arc<View>>, names: &[usize]) {
 }
 
 #[tokio::test]
-async fn members_find_each_other_hear_reports_and_that_one_leaves() {
+async fn members_find_each_other_get_reports_and_that_one_leaves() {
     let one = start(1, BTreeMap::new()).await;
     let seeds = BTreeMap::from([(name(1), one.membership.address())]);
     let two = start(2, seeds.clone()).await;
