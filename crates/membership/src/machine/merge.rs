@@ -19,7 +19,7 @@ enum Verdict {
     /// It replaces what is held.
     Take(Status),
     /// It is held against the node, which is asked.
-    Doubt,
+    Suspicion,
 }
 
 // === impl Machine ===
@@ -77,7 +77,7 @@ impl Machine {
         let name = Arc::clone(&record.name);
         match verdict(&held.record, &record) {
             Verdict::Known => {}
-            Verdict::Doubt => {
+            Verdict::Suspicion => {
                 held.record.incarnation = record.incarnation;
                 self.send_record(&name, record);
             }
@@ -154,7 +154,7 @@ impl Machine {
     }
 }
 
-/// Judges a record of a node. Death is never taken over for one that is present: those that watch
+/// Checks a record of a node. Death is never taken over for one that is present: those that watch
 /// it would know.
 fn verdict(held: &Record, record: &Record) -> Verdict {
     use Status::{Alive, Dead, Left, Suspect};
@@ -162,7 +162,7 @@ fn verdict(held: &Record, record: &Record) -> Verdict {
         Ordering::Less => Verdict::Known,
         Ordering::Equal => match (held.status, record.status) {
             (Alive, Suspect) => Verdict::Take(Suspect),
-            (Alive, Dead) => Verdict::Doubt,
+            (Alive, Dead) => Verdict::Suspicion,
             (Alive | Suspect | Dead, Left) => Verdict::Take(Left),
             _ => Verdict::Known,
         },
@@ -170,7 +170,7 @@ fn verdict(held: &Record, record: &Record) -> Verdict {
             (_, Alive) => Verdict::Take(Alive),
             (_, Left) => Verdict::Take(Left),
             (Alive | Suspect, Suspect) => Verdict::Take(Suspect),
-            (Alive | Suspect, Dead) => Verdict::Doubt,
+            (Alive | Suspect, Dead) => Verdict::Suspicion,
             (Dead | Left, Suspect | Dead) => Verdict::Take(Dead),
         },
     }

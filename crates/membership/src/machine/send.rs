@@ -133,8 +133,8 @@ impl Machine {
         self.news.insert(Arc::clone(name), times);
     }
 
-    /// Greets nodes that are dead or have never answered: some of the members do, so that there are
-    /// as many greetings in a large cluster as in a small one.
+    /// Sends a hello to nodes that are dead or have never answered: some of the members do, so that
+    /// there are as many greetings in a large cluster as in a small one.
     pub(super) fn send_hello(&mut self) {
         self.sessions_left = SESSIONS;
         let present = self.members.values().filter(|it| it.is_present()).count();
