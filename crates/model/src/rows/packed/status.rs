@@ -183,7 +183,12 @@ mod tests {
             prop::option::of(any_text()),
             prop::collection::vec(of_port, 0..3),
         );
-        let of_condition = (0..3_u8, any::<bool>(), any::<prop::sample::Index>(), any());
+        let of_condition = (
+            0..3_u8,
+            any::<bool>(),
+            any::<prop::sample::Index>(),
+            any::<Option<i64>>(),
+        );
         (
             prop::collection::vec(entry, 0..3),
             prop::collection::vec((of_condition, any_text()), 0..4),
