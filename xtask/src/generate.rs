@@ -15,6 +15,7 @@ docs/annotations.md        from the tables of dialects that also parse (crates/m
 docs/landfall.schema.json  from the types that parse landfall.yaml (crates/config/src/file.rs)
 docs/metrics.md            from the table of metrics (crates/web/src/metrics/table.rs)
 deploy/landfall.yaml       from the other files beside it
+deploy/crds.yaml, charts/landfall/crds/crds.yaml  from xtask/src/packaging/crds.yaml
 charts/landfall/values.schema.json  its $defs, from docs/landfall.schema.json
 The tests of these crates, and so `cargo xtask ci`, fail while a page differs from its table.";
 

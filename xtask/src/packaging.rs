@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  deploy/{namespace,rbac,configmap,deployment}.yaml ──> deploy/landfall.yaml
+//!  xtask/src/packaging/crds.yaml ──> deploy/crds.yaml, charts/landfall/crds/crds.yaml
 //!  docs/landfall.schema.json ──> the end of charts/landfall/values.schema.json
 //! ```
 
@@ -12,8 +13,11 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 
+mod crds;
 #[cfg(test)]
 mod tests;
+
+use crds::{CHART_CRDS, CRDS};
 
 /// The files that make up the whole, in the order in which they are applied.
 const PARTS: [&str; 4] = ["namespace", "rbac", "configmap", "deployment"];
@@ -34,10 +38,20 @@ const DEFINITIONS: &str = "\n  \"$defs\": ";
 
 /// Writes again what is generated.
 pub fn generate(root: &Path) -> anyhow::Result<()> {
-    for (path, text) in [(WHOLE, whole(root)?), (CHART_SCHEMA, chart_schema(root)?)] {
+    for (path, text) in generated(root)? {
         fs::write(root.join(path), text).with_context(|| format!("{path} can't be written"))?;
     }
     Ok(())
+}
+
+/// What is generated, by its path.
+fn generated(root: &Path) -> anyhow::Result<[(&'static str, String); 4]> {
+    Ok([
+        (WHOLE, whole(root)?),
+        (CHART_SCHEMA, chart_schema(root)?),
+        (CRDS, crds::crds()?),
+        (CHART_CRDS, crds::crds()?),
+    ])
 }
 
 /// All parts in one file.
