@@ -9,7 +9,7 @@ use landfall_ipam::{Allocator, Proposal, Refusal, Request};
 use landfall_model::Uid;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::provider::{Applied, ProviderError, Published};
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolRow, ResourceProblem};
 
 use crate::request::{request, restore};
 use crate::step::AddressStep;
@@ -28,6 +28,8 @@ pub struct Addressing {
     pub(crate) pools_incomplete: bool,
     /// The pools as they are configured.
     pub(crate) rows: Vec<Arc<PoolRow>>,
+    /// What is wrong with those that are objects.
+    pub(crate) pool_problems: Vec<ResourceProblem>,
 }
 
 /// What one Service holds, and what the allocator would assign to it.

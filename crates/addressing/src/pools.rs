@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use landfall_ipam::{Counters, PoolName, PoolSet};
 use landfall_model::reason::Reason;
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolRow, ResourceProblem};
 use landfall_model::view::PoolView;
 
 use crate::addressing::Addressing;
@@ -20,20 +20,32 @@ impl Addressing {
     /// a typo costs no Service its address.
     pub fn set_pools(&mut self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
         let (set, errors) = PoolSet::of_rows(rows, self.allocator.pools());
-        let problems: Vec<Reason> = errors
-            .iter()
-            .map(|error| {
-                let name = error.pool().map(PoolName::as_str);
-                let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
-                error.reason(row.map(|row| &**row))
-            })
-            .collect();
+        let mut problems = Vec::new();
+        self.pool_problems.clear();
+        for error in &errors {
+            let name = error.pool().map(PoolName::as_str);
+            let row = rows.iter().find(|row| Some(row.name.as_str()) == name);
+            let reason = error.reason(row.map(|row| &**row));
+            if let Some(object) = row.and_then(|row| row.resource.as_ref()) {
+                self.pool_problems.push(ResourceProblem {
+                    kind: object.kind,
+                    key: object.key.clone(),
+                    reason: reason.clone(),
+                });
+            }
+            problems.push(reason);
+        }
         self.allocator.set_pools(set);
         // An invalid pool that was not known before is a pool that is missing.
         self.allocator
             .set_incomplete(self.pools_incomplete || !problems.is_empty());
         self.rows = rows.to_vec();
         problems
+    }
+
+    /// Returns what is wrong with the pools that are objects.
+    pub fn pool_problems(&self) -> Vec<ResourceProblem> {
+        self.pool_problems.clone()
     }
 
     /// Returns the pools with their counters.

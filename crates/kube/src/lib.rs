@@ -32,5 +32,5 @@ pub use connect::{ConnectError, Connection, Origin};
 pub use error::ApiError;
 pub use health::Health;
 pub use lease::{Election, LeaseConfig, WriteGuard};
-pub use report::{KubeReports, OwnReports};
+pub use report::{KubeReports, OwnReports, ResourceReports};
 pub use source::Sources;

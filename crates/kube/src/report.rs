@@ -9,6 +9,7 @@ mod events;
 mod own;
 mod patch;
 mod permits;
+mod resources;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -32,6 +33,7 @@ use events::{Announcer, Occurrence, Reporter};
 pub use own::OwnReports;
 use patch::{Live, finalizer_patch, release_patch, status_patch};
 use permits::WritePermits;
+pub use resources::ResourceReports;
 
 /// Reports to the API server.
 #[derive(Debug)]

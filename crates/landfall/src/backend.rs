@@ -18,7 +18,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{PoolRow, ResourceRow};
+use landfall_model::rows::{PoolRow, ResourceProblem, ResourceRow};
 use landfall_model::view::{ListenerView, MetricsView, PoolView};
 use serde::Serialize;
 use tokio::sync::mpsc;

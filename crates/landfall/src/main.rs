@@ -18,6 +18,7 @@ mod last_known;
 mod lifetime;
 mod logging;
 mod manifests;
+mod resource_status;
 mod signals;
 mod systemd;
 mod table;

@@ -14,7 +14,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::PoolRow;
+use landfall_model::rows::{PoolRow, ResourceProblem};
 use landfall_model::status::HELD_ADDRESSES;
 use landfall_model::view::{ListenerView, PoolView};
 use landfall_proxy::changes::Subscription;
@@ -312,6 +312,10 @@ impl Provider for Local {
 
     fn set_pools(&self, rows: &[Arc<PoolRow>]) -> Vec<Reason> {
         self.state().addressing.set_pools(rows)
+    }
+
+    fn resource_problems(&self) -> Vec<ResourceProblem> {
+        self.state().addressing.pool_problems()
     }
 
     fn live(&self, service: &Uid) -> Vec<ListenerView> {

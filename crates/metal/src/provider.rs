@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use landfall_addressing::{AddressStep, Addressing, plan, plan_removal};
-use landfall_metallb::Config;
+use landfall_metallb::{Config, Findings};
 use landfall_model::Uid;
 use landfall_model::dialect::metallb::ALLOCATED_FROM_POOL;
 use landfall_model::intent::{Claim, Intent};
@@ -17,7 +17,7 @@ use landfall_model::provider::{
 };
 use landfall_model::reach::MemberRules;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{PoolRow, ResourceKind, ResourceRow};
+use landfall_model::rows::{PoolRow, ResourceKind, ResourceProblem, ResourceRow};
 use landfall_model::status::HELD_ADDRESSES;
 use landfall_model::view::PoolView;
 
@@ -53,6 +53,8 @@ struct State {
     /// As they were delivered last; they come into force together with the pools.
     resources: Vec<Arc<ResourceRow>>,
     config: Config,
+    /// What is wrong with the resources.
+    findings: Findings,
     /// The Services whose last plan was refused.
     refused: BTreeSet<Uid>,
 }
@@ -248,8 +250,21 @@ impl Provider for Metal {
         // By the same rules, so that what is wrong with pools is among the findings.
         state.addressing.set_pools(rows);
         let (config, findings) = Config::build(rows, &state.resources, &state.config);
-        state.config = config;
-        findings.reasons()
+        let reasons = findings.reasons();
+        (state.config, state.findings) = (config, findings);
+        reasons
+    }
+
+    fn resource_problems(&self) -> Vec<ResourceProblem> {
+        let state = self.state();
+        let all = state.findings.iter().flat_map(|(object, reasons)| {
+            reasons.iter().map(|reason| ResourceProblem {
+                kind: object.kind,
+                key: object.key.clone(),
+                reason: reason.clone(),
+            })
+        });
+        all.collect()
     }
 
     fn pools(&self) -> Vec<PoolView> {

@@ -20,7 +20,7 @@ use crate::option::OptionId;
 use crate::plan::{Plan, Wait};
 use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
-use crate::rows::{PoolRow, ResourceKind, ResourceRow};
+use crate::rows::{PoolRow, ResourceKind, ResourceProblem, ResourceRow};
 use crate::status::{HELD_ADDRESSES, IngressAddress};
 use crate::view::{ListenerView, PoolView};
 
@@ -130,6 +130,12 @@ pub trait Provider: Send + Sync + 'static {
 
     /// The address pools and what is left of them, for people.
     fn pools(&self) -> Vec<PoolView> {
+        Vec::new()
+    }
+
+    /// What is wrong with the custom resources and pools that it was given last, by object: it is
+    /// reported on them. Without I/O.
+    fn resource_problems(&self) -> Vec<ResourceProblem> {
         Vec::new()
     }
 

@@ -24,7 +24,7 @@ use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
 pub use packed::{OwnershipFields, PackedService, PackedSlice};
-pub use resource::{ResourceKind, ResourceRow};
+pub use resource::{ResourceKind, ResourceProblem, ResourceRow};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,4 +18,5 @@ mod lists;
 mod outage;
 mod own;
 mod reports;
+mod resources;
 mod support;

@@ -348,6 +348,12 @@ macro_rules! backends {
                 }
             }
 
+            fn resource_problems(&self) -> Vec<ResourceProblem> {
+                match &self.provider {
+                    $(AnyProvider::$name(provider) => provider.resource_problems(),)+
+                }
+            }
+
             fn set_pools(&self, pools: &[Arc<PoolRow>]) -> Vec<Reason> {
                 match &self.provider {
                     $(AnyProvider::$name(provider) => provider.set_pools(pools),)+

@@ -1,5 +1,6 @@
 //! What is said of addresses that no speaker may announce.
 
+use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Code, Severity};
 use landfall_model::rows::{ResourceKind, ServiceRow};
 use landfall_testkit::svc;
@@ -107,4 +108,27 @@ async fn what_is_wrong_with_any_object_is_reported_and_takes_nothing_from_the_ot
     }
     site.addresses(&row).await;
     assert_eq!(site.waiting(&row).await, []);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_resource_is_known_by_object_until_it_is_corrected() {
+    let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
+    let wrong = resource(
+        ResourceKind::L2Advertisement,
+        "edge",
+        json!({"preferredNodeSelectors": [{"weight": 0, "preference": {}}]}),
+    );
+    let reasons = site.set(
+        &[pool("a", &["192.0.2.0/30"])],
+        std::slice::from_ref(&wrong),
+    );
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    let problems = site.provider.resource_problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(
+        (problems[0].kind, &problems[0].key),
+        (wrong.kind, &wrong.key)
+    );
+    site.set(&[pool("a", &["192.0.2.0/30"])], &[l2(json!({}))]);
+    assert_eq!(site.provider.resource_problems(), []);
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::SourceMap;
 use crate::id::{ServiceKey, Uid};
-use crate::reason::Origin;
+use crate::reason::{Origin, Reason};
 
 /// A kind of custom resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,6 +59,17 @@ pub struct ResourceRow {
     pub spec: Value,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
+}
+
+/// What is wrong with a custom resource, or worth knowing of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceProblem {
+    /// The kind of the object.
+    pub kind: ResourceKind,
+    /// Its namespace and name.
+    pub key: ServiceKey,
+    /// The problem.
+    pub reason: Reason,
 }
 
 // === impl ResourceKind ===

@@ -1,20 +1,22 @@
-//! What happened to a Service, and how it is written as an event.
+//! What happened to a Service or a custom resource, and how it is written as an event.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use landfall_engine::report::Event;
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{ResourceRow, ServiceRow};
 use landfall_model::{ServiceKey, Uid};
 use serde_json::{Value, json};
 
 use crate::lease::micro;
 
-/// Something that happened to a Service at a time.
+/// Something that happened to an object at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Occurrence {
     pub(super) saying: EventKey,
     pub(super) key: ServiceKey,
+    /// API version and kind of the object.
+    pub(super) object: (String, &'static str),
     pub(super) version: Option<Arc<str>>,
     pub(super) at: Timestamp,
 }
@@ -60,14 +62,24 @@ impl Occurrence {
                 message: shortened(&event.message, LONGEST_NOTE),
             },
             key: service.clone(),
+            object: ("v1".to_owned(), "Service"),
             version: None,
             at: Timestamp::now(),
         }
     }
 
+    /// Something that happens now to a custom resource.
+    pub(in crate::report) fn at_resource(row: &ResourceRow, uid: &Uid, event: &Event) -> Self {
+        Self {
+            object: (row.api_version.clone(), row.kind.name()),
+            ..Self::at_service(&row.key, uid, event)
+        }
+    }
+
     pub(super) fn body(&self, name: &str, note: &str, count: u32, reporter: &Reporter) -> Value {
         let mut regarding = json!({
-            "apiVersion": "v1", "kind": "Service", "namespace": self.key.namespace(),
+            "apiVersion": self.object.0, "kind": self.object.1,
+            "namespace": self.key.namespace(),
             "name": self.key.name(), "uid": self.saying.uid.as_str(),
         });
         if let Some(version) = &self.version {

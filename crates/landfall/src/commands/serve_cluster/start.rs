@@ -6,7 +6,7 @@ use std::time::Duration;
 use landfall_engine::leadership::Role;
 use landfall_engine::metrics::Metrics;
 use landfall_kube::lease::WriteGuard;
-use landfall_kube::{Connection, Health, KubeReports, SourceConfig, Sources};
+use landfall_kube::{Connection, Health, KubeReports, ResourceReports, SourceConfig, Sources};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
 use landfall_model::view::SecretsView;
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::assembly::{Instance, Lead, Options, StartState, descriptors};
 use crate::last_known::LastKnownStore;
 use crate::lifetime::Lifetime;
+use crate::resource_status;
 
 /// From one giving back of unused memory to the next, in the long run. It takes about a
 /// millisecond.
@@ -61,6 +62,8 @@ pub(super) async fn start(
     // What is started here ends with an attempt that fails.
     let failed = cancel.clone().drop_guard();
     let limits = options.instances.limits().within_files(descriptors());
+    let on_resources =
+        ResourceReports::new(connection.clone(), guard.clone(), identity, tasks, cancel);
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
     let (mut reported, mut secrets) = (None, None);
     let started = Instance::start_on(
@@ -92,6 +95,9 @@ pub(super) async fn start(
         let cancel = cancel.clone();
         tasks.spawn(async move { cancel.run_until_cancelled(counting).await });
     }
+    let resources = options.instances.resources();
+    let reporting = resource_status::follow(instance.handle().clone(), on_resources, resources);
+    tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     if let (Some(memory), Some(facts)) = (on.memory.clone(), reported) {
         let handle = instance.handle().clone();
         tasks.spawn(memory.follow(handle, role, facts, cancel.clone()));

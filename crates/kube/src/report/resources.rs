@@ -1,0 +1,132 @@
+//! What the leader reports on custom resources: their status, and events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Method;
+use landfall_engine::report::{Event, ReportError};
+use landfall_model::kinds::ObjectKind;
+use landfall_model::rows::{ResourceKind, ResourceRow};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::api::{self, Ask, MERGE};
+use crate::connect::Connection;
+use crate::error::ApiError;
+use crate::lease::WriteGuard;
+
+use super::events::{Announcer, Occurrence, Reporter};
+use super::{MANAGER, failed};
+
+/// Reports on custom resources to the API server, while the Lease is ours.
+#[derive(Debug)]
+pub struct ResourceReports {
+    connection: Connection,
+    guard: WriteGuard,
+    events: Announcer,
+}
+
+#[derive(Deserialize)]
+struct Objects {
+    #[serde(default)]
+    items: Vec<Object>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Name,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Deserialize)]
+struct Name {
+    name: String,
+}
+
+/// The longest that a single request may take.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+// === impl ResourceReports ===
+
+impl ResourceReports {
+    /// Reports as `instance`: the name that events carry. Events are sent by a task of the
+    /// tracker's, which ends, after what is queued, when cancelled.
+    pub fn new(
+        connection: Connection,
+        guard: WriteGuard,
+        instance: &str,
+        tasks: &TaskTracker,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let reporter = Reporter {
+            controller: "landfall.dev/controller",
+            instance: instance.to_owned(),
+        };
+        let (to, only_while) = (connection.clone(), guard.clone());
+        let events = Announcer::start(to, only_while, reporter, tasks, cancel.clone());
+        Self {
+            connection,
+            guard,
+            events,
+        }
+    }
+
+    /// Returns the statuses of all objects of a kind in a namespace, by name.
+    ///
+    /// # Errors
+    /// The API server refused or did not answer.
+    pub async fn statuses(
+        &self,
+        kind: ResourceKind,
+        namespace: &str,
+    ) -> Result<BTreeMap<String, Value>, ReportError> {
+        let row = ObjectKind::Resource(kind).row();
+        let path = row.path(Some(namespace));
+        let ask = Ask::get(path, format!("list {}", row.full_resource()));
+        let answer: Result<Objects, ApiError> =
+            api::request_json(&self.connection, ask, TIMEOUT).await;
+        let objects = answer.map_err(|error| failed("status", &error))?;
+        let named = objects.items.into_iter();
+        Ok(named.map(|it| (it.metadata.name, it.status)).collect())
+    }
+
+    /// Replaces these fields of an object's status. An object that is gone, or another one of its
+    /// name, is left alone.
+    ///
+    /// # Errors
+    /// The API server refused or did not answer, or the Lease is another replica's.
+    pub async fn write_status(
+        &self,
+        resource: &ResourceRow,
+        status: &Value,
+    ) -> Result<(), ReportError> {
+        let row = ObjectKind::Resource(resource.kind).row();
+        let (namespace, name) = (resource.key.namespace(), resource.key.name());
+        let path = row.path(Some(namespace));
+        let path = format!("{path}/{name}/status?fieldManager={MANAGER}");
+        let mut body = json!({ "status": status });
+        if let Some(uid) = &resource.uid {
+            body["metadata"] = json!({"uid": uid.as_str()});
+        }
+        let what = format!("patch {}/status", row.full_resource());
+        let ask = Ask::send(Method::PATCH, path, MERGE, &body, what);
+        let sent = api::request(&self.connection, ask, TIMEOUT);
+        match self.guard.while_allowed(sent).await {
+            None => Err(failed("status", &ApiError::NotLeading)),
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Some(Err(error)) => Err(failed("status", &error)),
+        }
+    }
+
+    /// Sends an event about an object. Best effort: a lost event changes nothing.
+    pub fn event(&self, resource: &ResourceRow, event: &Event) {
+        if let Some(uid) = &resource.uid {
+            let occurrence = Occurrence::at_resource(resource, uid, event);
+            self.events.announce(occurrence);
+        }
+    }
+}

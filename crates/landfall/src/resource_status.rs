@@ -1,0 +1,259 @@
+//! What is reported on custom resources: how much of a pool is used, and what is wrong with any of
+//! them. Only what changes is written, and never more often than every few seconds.
+//!
+//! ```text
+//!  World, usage of pools, problems ──> ReportedResources::update ──> status writes, events
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use landfall_engine::report::Event;
+use landfall_engine::{EngineHandle, World};
+use landfall_kube::{CustomResources, ResourceReports};
+use landfall_model::ServiceKey;
+use landfall_model::provider::Provider as _;
+use landfall_model::reason::{Reason, Severity};
+use landfall_model::rows::{PoolOrigin, ResourceKind, ResourceProblem, ResourceRow};
+use landfall_model::view::PoolView;
+use serde_json::{Value, json};
+
+use crate::backend::Backend;
+
+/// The time from one report of what has changed to the next.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// The condition that says whether an object is used as it is written.
+const ACCEPTED: &str = "landfall.dev/Accepted";
+
+/// Kind and name of an object.
+type Id = (ResourceKind, ServiceKey);
+
+/// What was reported, or was there before.
+#[derive(Debug, Default)]
+struct ReportedResources {
+    statuses: BTreeMap<Id, Value>,
+    said: BTreeMap<Id, BTreeSet<String>>,
+}
+
+/// What is to be reported.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Reports {
+    statuses: Vec<(Arc<ResourceRow>, Value)>,
+    events: Vec<(Arc<ResourceRow>, Event)>,
+}
+
+/// Reports on the custom resources of a cluster whenever this replica serves.
+pub async fn follow(
+    handle: EngineHandle<Backend>,
+    reports: ResourceReports,
+    resources: CustomResources,
+) {
+    let mut changes = handle.store.changes();
+    let mut reported = None;
+    while changes.changed().await.is_ok() {
+        tokio::time::sleep(PAUSE).await;
+        changes.mark_unchanged();
+        if !handle.store.read(|pages| pages.serving()) {
+            // Another replica may report meanwhile.
+            reported = None;
+            continue;
+        }
+        let Some(world) = handle.world().await else {
+            return;
+        };
+        let rows: Vec<_> = world.resources(&ResourceKind::ALL).cloned().collect();
+        if rows.is_empty() {
+            continue;
+        }
+        if reported.is_none() {
+            reported = read(&reports, &resources).await;
+        }
+        let Some(reported) = &mut reported else {
+            continue;
+        };
+        let usage = usage(&world, &handle.providers);
+        let providers = handle.providers.iter();
+        let problems: Vec<_> = providers.flat_map(|it| it.resource_problems()).collect();
+        let due = reported.update(&rows, &usage, &problems, Timestamp::now());
+        for (row, event) in &due.events {
+            reports.event(row, event);
+        }
+        for (row, status) in due.statuses {
+            match reports.write_status(&row, &status).await {
+                Ok(()) => reported.wrote(&row, status),
+                Err(error) => {
+                    tracing::debug!(resource = %row, %error, "a status was not written");
+                }
+            }
+        }
+    }
+}
+
+/// Reads the statuses that there are; `None`: they can't be read now.
+async fn read(reports: &ResourceReports, resources: &CustomResources) -> Option<ReportedResources> {
+    let mut reported = ReportedResources::default();
+    for kind in &resources.kinds {
+        match reports.statuses(*kind, &resources.namespace).await {
+            Ok(statuses) => {
+                let id = |name: &str| (*kind, ServiceKey::new(&resources.namespace, name));
+                let known = statuses.into_iter().map(|(name, it)| (id(&name), it));
+                reported.statuses.extend(known);
+            }
+            Err(error) => {
+                tracing::debug!(%kind, %error, "statuses can't be read");
+                return None;
+            }
+        }
+    }
+    Some(reported)
+}
+
+/// Returns the usage of pools that are objects, by name.
+fn usage(world: &World, providers: &[Arc<Backend>]) -> BTreeMap<String, PoolView> {
+    let pools = world.pools().iter();
+    let objects = pools.filter(|row| row.origin == PoolOrigin::Source);
+    let objects: BTreeSet<&str> = objects.map(|row| row.name.as_str()).collect();
+    let views = providers.iter().flat_map(|it| it.pools());
+    views
+        .filter(|view| objects.contains(view.name.as_str()))
+        .map(|view| (view.name.clone(), view))
+        .collect()
+}
+
+// === impl ReportedResources ===
+
+impl ReportedResources {
+    /// Returns what differs from what was reported. Events count as sent; statuses are reported
+    /// again until [`Self::wrote`] says that they were written.
+    fn update(
+        &mut self,
+        rows: &[Arc<ResourceRow>],
+        usage: &BTreeMap<String, PoolView>,
+        problems: &[ResourceProblem],
+        now: Timestamp,
+    ) -> Reports {
+        let known: BTreeSet<Id> = rows.iter().map(|row| id(row)).collect();
+        self.statuses.retain(|id, _| known.contains(id));
+        self.said.retain(|id, _| known.contains(id));
+        let mut due = Reports::default();
+        for row in rows {
+            let concerned = problems.iter();
+            let concerned = concerned.filter(|it| (it.kind, &it.key) == (row.kind, &row.key));
+            let reasons: Vec<&Reason> = concerned.map(|it| &it.reason).collect();
+            let before = self.statuses.get(&id(row));
+            let usage = match row.kind {
+                ResourceKind::IpAddressPool => usage.get(row.key.name()),
+                _ => None,
+            };
+            self.said_now(row, &reasons, before.cloned().as_ref(), &mut due);
+            let before = self.statuses.get(&id(row));
+            if let Some(status) = status(row, usage, &reasons, before, now) {
+                due.statuses.push((row.clone(), status));
+            }
+        }
+        due
+    }
+
+    /// Notes that a status was written.
+    fn wrote(&mut self, row: &ResourceRow, status: Value) {
+        let known = self.statuses.entry(id(row)).or_insert(Value::Null);
+        match (known, status) {
+            (Value::Object(known), Value::Object(fields)) => known.extend(fields),
+            (known, status) => *known = status,
+        }
+    }
+
+    /// Adds the events of reasons that were not there at the last call. What a status says that
+    /// was there before is no news.
+    fn said_now(
+        &mut self,
+        row: &Arc<ResourceRow>,
+        reasons: &[&Reason],
+        before: Option<&Value>,
+        due: &mut Reports,
+    ) {
+        let texts: BTreeSet<String> = reasons.iter().map(|it| it.to_string()).collect();
+        let said = self.said.insert(id(row), texts);
+        let on_record = before.and_then(condition).map(|it| it["message"].clone());
+        if said.is_none() && on_record == Some(Value::String(message(reasons))) {
+            return;
+        }
+        for reason in reasons {
+            let text = reason.to_string();
+            if said.as_ref().is_none_or(|said| !said.contains(&text)) {
+                let event = Event {
+                    reason: reason.code.as_str(),
+                    warning: reason.severity != Severity::Info,
+                    message: text,
+                };
+                due.events.push((row.clone(), event));
+            }
+        }
+    }
+}
+
+fn id(row: &ResourceRow) -> Id {
+    (row.kind, row.key.clone())
+}
+
+/// Returns the fields of a status that differ from those before; `None`: none does.
+fn status(
+    row: &ResourceRow,
+    usage: Option<&PoolView>,
+    reasons: &[&Reason],
+    before: Option<&Value>,
+    now: Timestamp,
+) -> Option<Value> {
+    let mut status = json!({});
+    if let Some(view) = usage {
+        let count = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
+        status["assignedIPv4"] = count(view.assigned_ipv4);
+        status["assignedIPv6"] = count(view.assigned_ipv6);
+        status["availableIPv4"] = count(view.available_ipv4);
+        status["availableIPv6"] = count(view.available_ipv6);
+    }
+    let was = before.and_then(condition);
+    if !reasons.is_empty() || was.is_some() {
+        status["conditions"] = json!([accepted(row, reasons, was, now)]);
+    }
+    let fields = status.as_object()?;
+    let same =
+        |(field, value): (&String, &Value)| before.and_then(|it| it.get(field)) == Some(value);
+    (!fields.iter().all(same)).then_some(status)
+}
+
+fn condition(status: &Value) -> Option<&Value> {
+    let conditions = status.get("conditions")?.as_array()?;
+    conditions.iter().find(|it| it["type"] == ACCEPTED)
+}
+
+/// Returns the condition. Its time is that of the last change of its status.
+fn accepted(row: &ResourceRow, reasons: &[&Reason], was: Option<&Value>, now: Timestamp) -> Value {
+    let error = reasons.iter().find(|it| it.severity == Severity::Error);
+    let is = if error.is_some() { "False" } else { "True" };
+    let kept = was.filter(|was| was["status"] == is);
+    let since = kept.map(|was| was["lastTransitionTime"].clone());
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let mut condition = json!({
+        "type": ACCEPTED,
+        "status": is,
+        "reason": error.map_or("Accepted", |it| it.code.as_str()),
+        "message": message(reasons),
+        "lastTransitionTime": since.unwrap_or_else(|| now.to_string().into()),
+    });
+    if let Some(generation) = row.generation {
+        condition["observedGeneration"] = generation.into();
+    }
+    condition
+}
+
+fn message(reasons: &[&Reason]) -> String {
+    let texts: Vec<String> = reasons.iter().map(|it| it.to_string()).collect();
+    texts.join(". ")
+}
+
+#[cfg(test)]
+mod tests;
