@@ -228,7 +228,8 @@ fn invalid() -> Vec<(&'static str, &'static str, Value)> {
         (
             "IPAddressPool",
             "spec.serviceAllocation.serviceSelectors[1]",
-            json!({"addresses": ["192.0.2.0/28"], "serviceAllocation": {"serviceSelectors": [a, a]}}),
+            json!({"addresses": ["192.0.2.0/28"],
+                "serviceAllocation": {"serviceSelectors": [a, a]}}),
         ),
         (
             "L2Advertisement",
