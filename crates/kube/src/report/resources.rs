@@ -18,6 +18,7 @@ use crate::error::ApiError;
 use crate::lease::WriteGuard;
 
 use super::events::{Announcer, Occurrence, Reporter};
+use super::permits::WritePermits;
 use super::{MANAGER, failed};
 
 /// Reports on custom resources to the API server, while the Lease is ours.
@@ -66,7 +67,8 @@ impl ResourceReports {
             instance: instance.to_owned(),
         };
         let (to, only_while) = (connection.clone(), guard.clone());
-        let events = Announcer::start(to, only_while, reporter, tasks, cancel.clone());
+        let permits = WritePermits::default();
+        let events = Announcer::start(to, only_while, reporter, permits, tasks, cancel.clone());
         Self {
             connection,
             guard,
