@@ -118,6 +118,16 @@ impl KubeReports {
         }
     }
 
+    /// Returns what reports on custom resources, as the same writer and within the same bounds.
+    pub fn on_resources(&self) -> ResourceReports {
+        ResourceReports {
+            connection: self.connection.clone(),
+            guard: self.guard.clone(),
+            events: self.events.clone(),
+            permits: self.permits.clone(),
+        }
+    }
+
     async fn patch(&self, service: &ServiceRow, body: &Value) -> Result<Live, ApiError> {
         let path = format!("{}/status?fieldManager={MANAGER}", path_of(&service.key));
         let what = "patch services/status";

@@ -175,7 +175,7 @@ impl ReportedResources {
         before: Option<&Value>,
         due: &mut Reports,
     ) {
-        let texts: BTreeSet<String> = reasons.iter().map(|it| it.to_string()).collect();
+        let texts: BTreeSet<String> = reasons.iter().map(ToString::to_string).collect();
         let said = self.said.insert(id(row), texts);
         let on_record = before.and_then(condition).map(|it| it["message"].clone());
         if said.is_none() && on_record == Some(Value::String(message(reasons))) {
@@ -251,7 +251,7 @@ fn accepted(row: &ResourceRow, reasons: &[&Reason], was: Option<&Value>, now: Ti
 }
 
 fn message(reasons: &[&Reason]) -> String {
-    let texts: Vec<String> = reasons.iter().map(|it| it.to_string()).collect();
+    let texts: Vec<String> = reasons.iter().map(ToString::to_string).collect();
     texts.join(". ")
 }
 

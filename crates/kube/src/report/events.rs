@@ -32,7 +32,7 @@ use queue::Queue;
 use super::permits::WritePermits;
 
 /// Takes occurrences without ever waiting.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Announcer(Arc<Queue>);
 
 /// Sends what the correlator says.

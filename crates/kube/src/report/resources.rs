@@ -9,24 +9,23 @@ use landfall_model::kinds::ObjectKind;
 use landfall_model::rows::{ResourceKind, ResourceRow};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::api::{self, Ask, MERGE};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
 
-use super::events::{Announcer, Occurrence, Reporter};
+use super::events::{Announcer, Occurrence};
 use super::permits::WritePermits;
 use super::{MANAGER, failed};
 
 /// Reports on custom resources to the API server, while the Lease is ours.
 #[derive(Debug)]
 pub struct ResourceReports {
-    connection: Connection,
-    guard: WriteGuard,
-    events: Announcer,
+    pub(super) connection: Connection,
+    pub(super) guard: WriteGuard,
+    pub(super) events: Announcer,
+    pub(super) permits: WritePermits,
 }
 
 #[derive(Deserialize)]
@@ -53,29 +52,6 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 // === impl ResourceReports ===
 
 impl ResourceReports {
-    /// Reports as `instance`: the name that events carry. Events are sent by a task of the
-    /// tracker's, which ends, after what is queued, when cancelled.
-    pub fn new(
-        connection: Connection,
-        guard: WriteGuard,
-        instance: &str,
-        tasks: &TaskTracker,
-        cancel: &CancellationToken,
-    ) -> Self {
-        let reporter = Reporter {
-            controller: "landfall.dev/controller",
-            instance: instance.to_owned(),
-        };
-        let (to, only_while) = (connection.clone(), guard.clone());
-        let permits = WritePermits::default();
-        let events = Announcer::start(to, only_while, reporter, permits, tasks, cancel.clone());
-        Self {
-            connection,
-            guard,
-            events,
-        }
-    }
-
     /// Returns the statuses of all objects of a kind in a namespace, by name.
     ///
     /// # Errors
@@ -115,6 +91,7 @@ impl ResourceReports {
         }
         let what = format!("patch {}/status", row.full_resource());
         let ask = Ask::send(Method::PATCH, path, MERGE, &body, what);
+        let _permit = self.permits.later().await;
         let sent = api::request(&self.connection, ask, TIMEOUT);
         match self.guard.while_allowed(sent).await {
             None => Err(failed("status", &ApiError::NotLeading)),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use landfall_engine::report::Event;
-use landfall_kube::{CustomResources, ResourceReports, SourceConfig, WriteGuard};
+use landfall_kube::{CustomResources, KubeReports, SourceConfig, WriteGuard};
 use landfall_model::rows::{Fact, ResourceKind, ResourceRow};
 use landfall_testkit::cluster::{Cluster, Options};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn a_status_is_written_field_by_field_to_the_object_that_was_meant() {
     watching.until("synced").await;
     let (tasks, cancel) = (TaskTracker::new(), CancellationToken::new());
     let guard = WriteGuard::always();
-    let reports = ResourceReports::new(connection, guard, "landfall-0", &tasks, &cancel);
+    let reports = KubeReports::new(connection, guard, "landfall-0", &tasks, &cancel).on_resources();
 
     let condition = json!({"type": "landfall.dev/Accepted", "status": "False",
         "reason": "InvalidPool", "message": "it overlaps",

@@ -65,6 +65,7 @@ pub(super) async fn start(
     let on_resources =
         ResourceReports::new(connection.clone(), guard.clone(), identity, tasks, cancel);
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
+    let on_resources = reports.on_resources();
     let (mut reported, mut secrets) = (None, None);
     let started = Instance::start_on(
         on.start_state.again()?,
