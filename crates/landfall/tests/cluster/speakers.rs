@@ -241,7 +241,20 @@ impl Client {
             if count > than {
                 return count;
             }
-            assert!(began.elapsed() < DEADLINE, "nothing answers at {ADDRESS}");
+            if began.elapsed() > DEADLINE {
+                let look = format!(
+                    "ip neigh; timeout 2 bash -c 'exec 3<>/dev/tcp/{ADDRESS}/80; cat <&3'; ip neigh"
+                );
+                let seen = self.host.command("bash").args(["-c", &look]).output();
+                let folder = self.answers.parent().unwrap();
+                for number in 1..=3 {
+                    for of in ["speaker", "kube-proxy"] {
+                        let log = read(&folder.join(format!("{of}-node-{number}.log")));
+                        eprintln!("{of} {number}: {log}");
+                    }
+                }
+                panic!("nothing answers at {ADDRESS}: {seen:?}");
+            }
             tokio::time::sleep(LOOK).await;
         }
     }

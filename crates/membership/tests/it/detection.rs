@@ -86,7 +86,7 @@ fn pauses_of_busy_cores_and_lost_datagrams_kill_no_member() {
 
 #[test]
 fn a_cluster_costs_each_member_the_same_whatever_its_size() {
-    let rate = |count| {
+    let rate = |count: u64| {
         let mut world = World::new(count as usize, 17);
         world.settle(Duration::from_secs(1)).unwrap();
         // New members are sent everything, one after the other.
