@@ -369,7 +369,8 @@ fn a_released_address_is_given_to_another_service_after_its_pool_lets_it_and_at_
     assert_eq!(refused[0].code, Code::PoolExhausted);
     let due = site.0.next_warm().unwrap();
     assert!(due >= began + minute);
-    site.0.warm(due - Duration::from_nanos(1));
+    site.0
+        .warm(due.checked_sub(Duration::from_nanos(1)).unwrap());
     assert!(site.settle(&third).is_err());
     site.0.warm(due);
     assert_eq!(site.0.next_warm(), None);

@@ -112,9 +112,9 @@ proptest! {
     fn no_address_is_in_two_pools(before in objects(), now in objects()) {
         let (before, _) = Config::build(&before.0, &before.1, &Config::default());
         let (config, _) = Config::build(&now.0, &now.1, &before);
-        let entries = config.pools().iter().flat_map(|pool| pool.entries());
-        let mut ranges: Vec<_> = entries.map(|entry| entry.range()).collect();
-        ranges.sort_by_key(|range| range.first());
+        let entries = config.pools().iter().flat_map(landfall_ipam::Pool::entries);
+        let mut ranges: Vec<_> = entries.map(landfall_ipam::Entry::range).collect();
+        ranges.sort_by_key(landfall_ipam::Range::first);
         for pair in ranges.windows(2) {
             prop_assert!(pair[0].last() < pair[1].first(), "{:?}", pair);
         }

@@ -633,7 +633,7 @@ fn predecessor() -> String {
                 },
             });
         }
-        text.push_str(&format!("---\n{object}\n"));
+        text.extend(["---\n", &object.to_string(), "\n"]);
     }
     text
 }

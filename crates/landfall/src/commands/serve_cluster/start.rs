@@ -62,8 +62,6 @@ pub(super) async fn start(
     // What is started here ends with an attempt that fails.
     let failed = cancel.clone().drop_guard();
     let limits = options.instances.limits().within_files(descriptors());
-    let on_resources =
-        ResourceReports::new(connection.clone(), guard.clone(), identity, tasks, cancel);
     let reports = KubeReports::new(connection.clone(), guard, identity, tasks, cancel);
     let on_resources = reports.on_resources();
     let (mut reported, mut secrets) = (None, None);
