@@ -27,6 +27,7 @@ pub(crate) struct Ask {
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 
 /// More of an error answer is not worth reading.
 const LONGEST_ERROR: usize = 64 * 1024;

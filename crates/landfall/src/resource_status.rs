@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_engine::report::Event;
+use landfall_engine::store::Snapshot;
 use landfall_engine::{EngineHandle, World};
 use landfall_kube::{CustomResources, ResourceReports};
 use landfall_model::ServiceKey;
@@ -56,7 +57,7 @@ pub async fn follow(
     while changes.changed().await.is_ok() {
         tokio::time::sleep(PAUSE).await;
         changes.mark_unchanged();
-        if !handle.store.read(|pages| pages.serving()) {
+        if !handle.store.read(Snapshot::serving) {
             // Another replica may report meanwhile.
             reported = None;
             continue;
@@ -159,11 +160,7 @@ impl ReportedResources {
 
     /// Notes that a status was written.
     fn wrote(&mut self, row: &ResourceRow, status: Value) {
-        let known = self.statuses.entry(id(row)).or_insert(Value::Null);
-        match (known, status) {
-            (Value::Object(known), Value::Object(fields)) => known.extend(fields),
-            (known, status) => *known = status,
-        }
+        self.statuses.insert(id(row), status);
     }
 
     /// Adds the events of reasons that were not there at the last call. What a status says that
@@ -199,7 +196,8 @@ fn id(row: &ResourceRow) -> Id {
     (row.kind, row.key.clone())
 }
 
-/// Returns the fields of a status that differ from those before; `None`: none does.
+/// Returns a status that differs from the one before; `None`: none does. What others wrote in it
+/// stays.
 fn status(
     row: &ResourceRow,
     usage: Option<&PoolView>,
@@ -207,7 +205,8 @@ fn status(
     before: Option<&Value>,
     now: Timestamp,
 ) -> Option<Value> {
-    let mut status = json!({});
+    let is_map = before.filter(|before| before.is_object());
+    let mut status = is_map.cloned().unwrap_or_else(|| json!({}));
     if let Some(view) = usage {
         let count = |count: u64| Value::from(i64::try_from(count).unwrap_or(i64::MAX));
         status["assignedIPv4"] = count(view.assigned_ipv4);
@@ -219,10 +218,8 @@ fn status(
     if !reasons.is_empty() || was.is_some() {
         status["conditions"] = json!([accepted(row, reasons, was, now)]);
     }
-    let fields = status.as_object()?;
-    let same =
-        |(field, value): (&String, &Value)| before.and_then(|it| it.get(field)) == Some(value);
-    (!fields.iter().all(same)).then_some(status)
+    let is_empty = status.as_object().is_none_or(serde_json::Map::is_empty);
+    (!is_empty && before != Some(&status)).then_some(status)
 }
 
 fn condition(status: &Value) -> Option<&Value> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::{self, Ask, JSON};
+use crate::api::{self, Ask, JSON, JSON_PATCH};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
@@ -46,8 +46,6 @@ struct Object {
 struct Name {
     name: String,
 }
-
-const JSON_PATCH: &str = "application/json-patch+json";
 
 /// The longest that a single write may take.
 const TIMEOUT: Duration = Duration::from_secs(15);

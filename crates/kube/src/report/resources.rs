@@ -10,14 +10,14 @@ use landfall_model::rows::{ResourceKind, ResourceRow};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::api::{self, Ask, MERGE};
+use crate::api::{self, Ask, JSON_PATCH};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
 
 use super::events::{Announcer, Occurrence};
 use super::permits::WritePermits;
-use super::{MANAGER, failed};
+use super::{MANAGER, failed, may_be_another};
 
 /// Reports on custom resources to the API server, while the Lease is ours.
 #[derive(Debug)]
@@ -71,8 +71,8 @@ impl ResourceReports {
         Ok(named.map(|it| (it.metadata.name, it.status)).collect())
     }
 
-    /// Replaces these fields of an object's status. An object that is gone, or another one of its
-    /// name, is left alone.
+    /// Replaces the status of an object. An object that is gone, another one of its name, and one
+    /// whose definition has no place for it are left alone: to try again would not help.
     ///
     /// # Errors
     /// The API server refused or did not answer, or the Lease is another replica's.
@@ -85,18 +85,24 @@ impl ResourceReports {
         let (namespace, name) = (resource.key.namespace(), resource.key.name());
         let path = row.path(Some(namespace));
         let path = format!("{path}/{name}/status?fieldManager={MANAGER}");
-        let mut body = json!({ "status": status });
+        // Of a custom resource, a merge patch of the status ignores the UID.
+        let mut body = vec![json!({"op": "add", "path": "/status", "value": status})];
         if let Some(uid) = &resource.uid {
-            body["metadata"] = json!({"uid": uid.as_str()});
+            let same = json!({"op": "test", "path": "/metadata/uid", "value": uid.as_str()});
+            body.insert(0, same);
         }
+        let body = Value::Array(body);
         let what = format!("patch {}/status", row.full_resource());
-        let ask = Ask::send(Method::PATCH, path, MERGE, &body, what);
+        let ask = Ask::send(Method::PATCH, path, JSON_PATCH, &body, what);
         let _permit = self.permits.later().await;
         let sent = api::request(&self.connection, ask, TIMEOUT);
         match self.guard.while_allowed(sent).await {
             None => Err(failed("status", &ApiError::NotLeading)),
             Some(Ok(_)) => Ok(()),
-            Some(Err(error)) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Some(Err(error)) if may_be_another(&error) => {
+                tracing::debug!(%resource, %error, "a status is left alone");
+                Ok(())
+            }
             Some(Err(error)) => Err(failed("status", &error)),
         }
     }

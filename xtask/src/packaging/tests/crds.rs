@@ -2,6 +2,7 @@
 //! refuses and where, and that no field is lost.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use landfall_model::kinds::{ObjectKind, Watched};
 use landfall_testkit::cluster::{Cluster, Options};
@@ -633,7 +634,7 @@ fn predecessor() -> String {
                 },
             });
         }
-        text.extend(["---\n", &object.to_string(), "\n"]);
+        let _ = write!(text, "---\n{object}\n");
     }
     text
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use landfall_engine::leadership::Role;
 use landfall_engine::metrics::Metrics;
 use landfall_kube::lease::WriteGuard;
-use landfall_kube::{Connection, Health, KubeReports, ResourceReports, SourceConfig, Sources};
+use landfall_kube::{Connection, Health, KubeReports, SourceConfig, Sources};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::Fact;
 use landfall_model::view::SecretsView;
