@@ -9,7 +9,7 @@ use std::sync::Arc;
 use landfall_ipam::{Labels, Pool, PoolName, PoolSet};
 use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{PoolRow, ResourceKind, ResourceRow};
+use landfall_model::rows::{PoolOrigin, PoolRow, ResourceKind, ResourceRow};
 
 use crate::bfd_profile::BfdProfile;
 use crate::bgp_advertisement::BgpAdvertisement;
@@ -98,6 +98,8 @@ impl Config {
         }
         let labels = rows
             .iter()
+            // Speakers know those alone that are objects.
+            .filter(|row| row.origin == PoolOrigin::Source)
             .filter(|row| pools.get(&PoolName::new(&row.name)).is_some());
         self.labels = labels
             .map(|row| (PoolName::new(&row.name), row.labels.clone()))
@@ -257,15 +259,12 @@ impl Config {
     }
 
     fn chosen(&self, choice: &PoolChoice) -> impl Iterator<Item = &Pool> {
-        let none = &NO_LABELS;
         self.pools.iter().filter(move |pool| {
-            let labels = self.labels.get(pool.name()).unwrap_or(none);
-            choice.has(pool.name().as_str(), labels)
+            let labels = self.labels.get(pool.name());
+            labels.is_some_and(|labels| choice.has(pool.name().as_str(), labels))
         })
     }
 }
-
-static NO_LABELS: Labels = Labels::new();
 
 fn name_of(pool: &Pool) -> PoolName {
     pool.name().clone()

@@ -43,6 +43,8 @@ pub struct Decider {
     members: Arc<Members>,
     interfaces: Vec<Interface>,
     reported: BTreeMap<String, Metadata>,
+    /// This node announces what it is elected for.
+    is_current: bool,
 }
 
 // === impl Decider ===
@@ -59,6 +61,7 @@ impl Decider {
             members: Arc::default(),
             interfaces: Vec::new(),
             reported: BTreeMap::new(),
+            is_current: false,
         }
     }
 
@@ -109,7 +112,11 @@ impl Decider {
     }
 
     fn evaluate_nodes(&mut self) {
-        let mut alive: BTreeSet<&str> = self.members.peers.keys().map(|name| &**name).collect();
+        // One that announces nothing yet is no candidate for others: an address that it won would be
+        // silent until it knows the Services, for as long as the API server is away.
+        let starts = |name: &&str| self.reported.get(*name).is_some_and(|it| it.is_starting);
+        let names = self.members.peers.keys().map(|name| &**name);
+        let mut alive: BTreeSet<&str> = names.filter(|name| !starts(name)).collect();
         alive.insert(&self.own);
         let nodes = self.world.nodes();
         let nodes = nodes.map(|row| layer2::node(row, &alive, self.reported.get(&*row.name)));
@@ -158,7 +165,10 @@ impl Decider {
 
     /// What this node reports to the others.
     pub fn metadata(&self) -> Metadata {
-        Metadata::new(self.session, &self.interfaces)
+        Metadata {
+            is_starting: !self.is_current,
+            ..Metadata::new(self.session, &self.interfaces)
+        }
     }
 
     /// Returns whether everything is known that was there at the start.
@@ -168,6 +178,7 @@ impl Decider {
 
     /// From now on an address that appears is new.
     pub fn set_current(&mut self) {
+        self.is_current = true;
         self.board.set_current();
     }
 

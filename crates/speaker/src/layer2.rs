@@ -8,12 +8,14 @@ use landfall_engine::World;
 use landfall_l2::election::{Advertisement, Node};
 use landfall_metallb::Config;
 use landfall_model::rows::{NodeRow, ServiceRow};
+use landfall_model::status::IpMode;
 
 use crate::board::{BoardAdvertisement, ServiceFacts};
 use crate::metadata::Metadata;
 
 /// The annotations that allow a Service to share its address, the newer one first.
-const SHARING_KEYS: [&str; 2] = [
+const SHARING_KEYS: [&str; 3] = [
+    "landfall.dev/sharing-key",
     "metallb.io/allow-shared-ip",
     "metallb.universe.tf/allow-shared-ip",
 ];
@@ -52,7 +54,13 @@ pub fn service(config: &Config, world: &World, row: &ServiceRow) -> Option<Servi
     if !row.wants_load_balancer || row.deleting {
         return None;
     }
-    let published = row.status.ingress.iter().filter_map(|entry| entry.ip);
+    // With `Proxy`, kube-proxy does not deliver them: what serves them makes them reachable itself.
+    let delivered = row
+        .status
+        .ingress
+        .iter()
+        .filter(|it| it.ip_mode != Some(IpMode::Proxy));
+    let published = delivered.filter_map(|entry| entry.ip);
     let of_pools = published.filter(|address| config.pools().pool_of(*address).is_some());
     let (addresses, advertisements): (Vec<_>, Vec<_>) = of_pools
         .map(|address| (address, config.l2_of(address, &row.labels)))

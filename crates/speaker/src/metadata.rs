@@ -13,6 +13,7 @@ pub const LIMIT: usize = 240;
 const VERSION: u8 = 1;
 const DRAINING: u8 = 1;
 const INCOMPLETE: u8 = 2;
+const STARTING: u8 = 4;
 const MAC: usize = 6;
 
 /// What a node reports the others.
@@ -23,6 +24,8 @@ pub struct Metadata {
     pub session: u64,
     /// The node is being drained, or is about to stop.
     pub is_draining: bool,
+    /// The speaker announces nothing yet: another one is to do so.
+    pub is_starting: bool,
     /// The interfaces that announce.
     pub interfaces: BTreeMap<String, MacAddress>,
     /// The node has more interfaces than it could name.
@@ -58,7 +61,9 @@ impl Metadata {
             }
         }
         if let Some(flags) = bytes.get_mut(1) {
-            *flags = u8::from(self.is_draining) * DRAINING + u8::from(is_incomplete) * INCOMPLETE;
+            *flags = u8::from(self.is_draining) * DRAINING
+                + u8::from(is_incomplete) * INCOMPLETE
+                + u8::from(self.is_starting) * STARTING;
         }
         bytes
     }
@@ -80,6 +85,7 @@ impl Metadata {
         Some(Self {
             session: u64::from_be_bytes(*session),
             is_draining: flags & DRAINING != 0,
+            is_starting: flags & STARTING != 0,
             interfaces,
             is_incomplete: flags & INCOMPLETE != 0,
         })

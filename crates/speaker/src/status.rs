@@ -117,13 +117,14 @@ impl<R: OwnReport> Statuses<R> {
             }
             let object = self.object(&name, Some(&status));
             self.reporter.write_own(&object, &status.status()).await?;
-            let is_first = written.insert(name, status.clone()).is_none();
-            if is_first && announces.took_over {
+            if !written.contains_key(&name) && announces.took_over {
                 let selector = self.of_others(&status.service);
                 self.reporter
                     .delete_matching(&self.kind(), &selector)
                     .await?;
             }
+            // Last: what failed is done again.
+            written.insert(name, status);
         }
         Ok(())
     }

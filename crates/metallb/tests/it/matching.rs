@@ -1,8 +1,10 @@
 //! Which advertisements apply to an address of a Service, and to which nodes.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use landfall_metallb::Config;
+use landfall_model::rows::PoolOrigin;
 use landfall_model::rows::ResourceKind::{BgpAdvertisement, L2Advertisement};
 use serde_json::{Value, json};
 
@@ -51,6 +53,17 @@ fn an_advertisement_without_pools_is_for_all_of_them() {
         assert_eq!(of(&config, address, &[]), ["all"]);
     }
     assert_eq!(of(&config, "10.0.2.0", &[]), [""; 0], "no pool has it");
+}
+
+#[test]
+fn a_pool_that_is_no_object_is_announced_by_none_because_speakers_do_not_know_it() {
+    let mut configured = pool("front", &["10.0.0.0/24"]);
+    Arc::make_mut(&mut configured).origin = PoolOrigin::Configured;
+    let pools = [configured, pool("back", &["10.0.1.0/24"])];
+    let all = [L2Advertisement, BgpAdvertisement].map(|kind| object(kind, "all", json!({})));
+    let config = build(&pools, &all).0;
+    assert_eq!(of(&config, "10.0.0.7", &[]), [""; 0]);
+    assert_eq!(of(&config, "10.0.1.7", &[]), ["all"]);
 }
 
 #[test]

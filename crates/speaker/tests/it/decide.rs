@@ -1,12 +1,16 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use landfall_l2::driver::View;
 use landfall_l2::election::{NotAnnounced, Rules};
 use landfall_l2::fsm::{Scope, Start, State, Status};
+use landfall_membership::driver::View as Members;
 use landfall_model::ServiceKey;
 use landfall_model::rows::Fact;
+use landfall_model::status::IpMode;
 use landfall_speaker::decide::Decider;
+use landfall_speaker::metadata::Metadata;
 use landfall_testkit::{node, slice, svc};
 use serde_json::{Value, json};
 
@@ -110,6 +114,49 @@ fn the_next_node_takes_over_when_the_owner_is_no_member_any_more() {
         announcement.is_some_and(|it| it.start == Start::TakeOver)
     });
     assert_eq!(announcing.count(), 1);
+}
+
+#[test]
+fn a_node_that_announces_nothing_yet_is_no_candidate_for_the_others() {
+    let owner = owners(&json!({}))[0];
+    let other = ["node-a", "node-b", "node-c"]
+        .into_iter()
+        .find(|it| *it != owner)
+        .unwrap();
+    let mut decider = speaker(other, &json!({}));
+    assert_eq!(decider.owner(address()), Some(owner));
+    // Its speaker has started again, and knows no Service: the API server may be away.
+    let mut seen = Members::clone(&members(&[owner]));
+    let starting = Metadata {
+        is_starting: true,
+        ..Metadata::new(2, &[interface("eth0", 100)])
+    };
+    seen.peers.get_mut(owner).unwrap().metadata = starting.encode().into();
+    decider.take_members(Arc::new(seen));
+    assert_eq!(decider.owner(address()), Some(other));
+    decider.take_members(members(&[owner]));
+    assert_eq!(decider.owner(address()), Some(owner));
+}
+
+#[test]
+fn a_node_says_that_it_announces_once_it_does() {
+    let mut decider = speaker("node-a", &json!({}));
+    assert!(decider.metadata().is_starting);
+    decider.set_current();
+    assert!(!decider.metadata().is_starting);
+}
+
+#[test]
+fn an_address_that_kube_proxy_does_not_deliver_is_not_announced() {
+    let owner = owners(&json!({}))[0];
+    let mut decider = speaker(owner, &json!({}));
+    let mut row = svc("web").port(80).holding(ADDRESS).row();
+    for mode in [Some(IpMode::Proxy), Some(IpMode::Vip), None] {
+        Arc::make_mut(&mut row).status.ingress[0].ip_mode = mode;
+        decider.take_facts(vec![Fact::Service(row.clone())]);
+        let is_announced = decider.wanted().announcements.contains_key(&address());
+        assert_eq!(is_announced, mode != Some(IpMode::Proxy), "{mode:?}");
+    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ struct Server {
     objects: Mutex<BTreeMap<String, Value>>,
     writes: Mutex<Vec<String>>,
     is_away: Mutex<bool>,
+    /// Objects of others can't be deleted.
+    keeps_others: Mutex<bool>,
 }
 
 impl Server {
@@ -55,6 +57,12 @@ impl OwnReport for Server {
     }
 
     async fn delete_matching(&self, _: &OwnKind, selector: &str) -> Result<(), ReportError> {
+        if *self.keeps_others.lock().unwrap() {
+            return Err(ReportError::Failed {
+                what: "own status",
+                why: "it fails over".to_owned(),
+            });
+        }
         self.wrote(format!("delete {selector}"))
     }
 
@@ -136,6 +144,27 @@ async fn the_one_that_takes_over_deletes_what_others_said() {
     let of_others = "delete metallb.io/service-name=web,metallb.io/service-namespace=shop,\
                      metallb.io/node!=node-a";
     assert_eq!(server.take_writes(), ["write web", of_others]);
+}
+
+#[tokio::test]
+async fn what_others_said_is_deleted_later_where_that_fails_at_first() {
+    let server = Arc::new(Server::default());
+    let mut writer = statuses(&server);
+    let wanted = announces(&["web"], true);
+    *server.keeps_others.lock().unwrap() = true;
+    writer.settle(&wanted).await.unwrap_err();
+    *server.keeps_others.lock().unwrap() = false;
+    server.take_writes();
+    writer.settle(&wanted).await.unwrap();
+    let writes = server.take_writes();
+    assert!(
+        writes
+            .iter()
+            .any(|it| it.starts_with("delete metallb.io/service-name=web")),
+        "{writes:?}"
+    );
+    writer.settle(&wanted).await.unwrap();
+    assert!(server.take_writes().is_empty());
 }
 
 #[tokio::test]
