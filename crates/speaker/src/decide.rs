@@ -112,8 +112,8 @@ impl Decider {
     }
 
     fn evaluate_nodes(&mut self) {
-        // One that announces nothing yet is no candidate for others: an address that it won would be
-        // silent until it knows the Services, for as long as the API server is away.
+        // One that announces nothing yet is no candidate for others: an address that it won would
+        // be silent until it knows the Services, for as long as the API server is away.
         let starts = |name: &&str| self.reported.get(*name).is_some_and(|it| it.is_starting);
         let names = self.members.peers.keys().map(|name| &**name);
         let mut alive: BTreeSet<&str> = names.filter(|name| !starts(name)).collect();
