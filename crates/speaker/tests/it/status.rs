@@ -156,13 +156,9 @@ async fn what_others_said_is_deleted_later_where_that_fails_at_first() {
     *server.keeps_others.lock().unwrap() = false;
     server.take_writes();
     writer.settle(&wanted).await.unwrap();
-    let writes = server.take_writes();
-    assert!(
-        writes
-            .iter()
-            .any(|it| it.starts_with("delete metallb.io/service-name=web")),
-        "{writes:?}"
-    );
+    let asked = server.take_writes();
+    let of_others = |it: &String| it.starts_with("delete metallb.io/service-name=web");
+    assert!(asked.iter().any(of_others), "{asked:?}");
     writer.settle(&wanted).await.unwrap();
     assert!(server.take_writes().is_empty());
 }
