@@ -99,7 +99,14 @@ impl SecretsTask {
                 },
                 true = answered(&mut listed, 0), if !all_listed => {
                     all_listed = true;
-                    Vec::new()
+                    // What was sent before the sign may have arrived since the first branch was
+                    // polled.
+                    let mut orders = Vec::new();
+                    while let Ok(fact) = services.try_recv() {
+                        let due = Instant::now() + self.config.secret_timeout;
+                        orders.extend(self.specs.take(fact, due));
+                    }
+                    orders
                 }
                 Some(answer) = self.answers.join_next(),
                     if !self.answers.is_empty() => match answer {
