@@ -4,6 +4,6 @@ mod eligible;
 mod netlink;
 mod table;
 
-pub use self::eligible::{Exclusions, Interface, InvalidPattern, eligible};
+pub use self::eligible::{CONTAINER_NETWORKS, Exclusions, Interface, InvalidPattern, eligible};
 pub use self::netlink::{Follow, GROUPS, Progress};
 pub use self::table::{Link, LinkTable, Prefix};

@@ -30,6 +30,24 @@ pub struct Exclusions(RegexSet);
 #[error("invalid pattern of interfaces to exclude")]
 pub struct InvalidPattern(#[from] regex::Error);
 
+/// Patterns of interfaces of container networks: those that MetalLB excludes as it is shipped.
+pub const CONTAINER_NETWORKS: [&str; 14] = [
+    "^docker.*",
+    "^cbr.*",
+    "^dummy.*",
+    "^virbr.*",
+    "^lxcbr.*",
+    "^veth.*",
+    "^lo$",
+    "^cali.*",
+    "^tunl.*",
+    "^flannel.*",
+    "^kube-ipvs.*",
+    "^cni.*",
+    "^nodelocaldns.*",
+    "^lxc.*",
+];
+
 // === impl Exclusions ===
 
 impl Exclusions {
@@ -83,24 +101,6 @@ mod tests {
     use super::super::table::Prefix;
     use super::*;
 
-    /// The patterns that MetalLB ships.
-    const SHIPPED: &[&str] = &[
-        "^docker.*",
-        "^cbr.*",
-        "^dummy.*",
-        "^virbr.*",
-        "^lxcbr.*",
-        "^veth.*",
-        "^lo$",
-        "^cali.*",
-        "^tunl.*",
-        "^flannel.*",
-        "^kube-ipvs.*",
-        "^cni.*",
-        "^nodelocaldns.*",
-        "^lxc.*",
-    ];
-
     fn link() -> Link {
         let address = "fe80::1".parse().unwrap();
         Link {
@@ -122,7 +122,7 @@ mod tests {
         let mut link = link();
         change(&mut link);
         let links = BTreeMap::from([(7, link)]);
-        let exclusions = Exclusions::new(SHIPPED).unwrap();
+        let exclusions = Exclusions::new(CONTAINER_NETWORKS).unwrap();
         eligible(&LinkTable { links }, &exclusions).remove(&7)
     }
 

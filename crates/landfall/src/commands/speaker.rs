@@ -11,7 +11,7 @@ use landfall_engine::report::Owner;
 use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sources, own_pod};
 use landfall_l2::driver::{Announcer, Config as AnnouncerConfig};
 use landfall_l2::election::Rules;
-use landfall_l2::interfaces::Exclusions;
+use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
@@ -41,24 +41,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Facts on their way.
 const FACTS: usize = 1024;
-
-/// Interfaces of container networks, which MetalLB excludes, too.
-const EXCLUDED: [&str; 14] = [
-    "^docker.*",
-    "^cbr.*",
-    "^dummy.*",
-    "^virbr.*",
-    "^lxcbr.*",
-    "^veth.*",
-    "^lo$",
-    "^cali.*",
-    "^tunl.*",
-    "^flannel.*",
-    "^kube-ipvs.*",
-    "^cni.*",
-    "^nodelocaldns.*",
-    "^lxc.*",
-];
 
 /// Runs the command.
 pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
@@ -216,7 +198,7 @@ async fn join(
 
 fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {
     let exclusions = if patterns.is_empty() {
-        Exclusions::new(EXCLUDED)
+        Exclusions::new(CONTAINER_NETWORKS)
     } else {
         Exclusions::new(patterns)
     };

@@ -340,7 +340,8 @@ async fn prepare(bed: &Bed) {
     kubectl.apply(&nodes).await.unwrap();
     for number in 1..=3 {
         let status = format!(
-            r#"{{"status": {{"addresses": [{{"type": "InternalIP", "address": "10.78.0.{number}"}}]}}}}"#
+            r#"{{"status": {{"addresses": [
+                {{"type": "InternalIP", "address": "10.78.0.{number}"}}]}}}}"#
         );
         let name = format!("node-{number}");
         let patch = [
@@ -375,7 +376,8 @@ async fn prepare(bed: &Bed) {
     )
     .await;
     let status = format!(
-        r#"{{"status": {{"loadBalancer": {{"ingress": [{{"ip": "{ADDRESS}", "ipMode": "VIP"}}]}}}}}}"#
+        r#"{{"status": {{"loadBalancer": {{"ingress": [
+            {{"ip": "{ADDRESS}", "ipMode": "VIP"}}]}}}}}}"#
     );
     bed.run(&[
         "patch",
