@@ -71,6 +71,14 @@ pub const FOR_TESTS: &[Need] = &[
         shown_by: &["tcpdump"],
     },
     Need {
+        package: "frr",
+        shown_by: &["/usr/lib/frr/bfdd"],
+    },
+    Need {
+        package: "bird2",
+        shown_by: &["bird"],
+    },
+    Need {
         package: "mariadb-server",
         shown_by: &["mariadbd"],
     },

@@ -8,6 +8,7 @@
 )]
 
 pub mod address;
+pub mod arrival;
 pub mod clock;
 pub mod datagram;
 pub mod epoll;
@@ -16,11 +17,13 @@ pub mod limits;
 pub mod listen;
 pub mod local_port;
 pub mod memory;
+pub mod neighbour;
 pub mod netlink;
 pub mod packet;
 pub mod pipe;
 pub mod rights;
 pub mod routes;
+pub mod schedule;
 pub mod stream;
 pub mod timer;
 
