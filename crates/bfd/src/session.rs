@@ -181,7 +181,7 @@ pub struct View {
 // === impl Settings ===
 
 impl Default for Settings {
-    /// The values of FRR, which MetalLB's BFDProfile falls back to.
+    /// The values of FRR, which MetalLB's `BFDProfile` falls back to.
     fn default() -> Self {
         Self {
             transmit_interval: Duration::from_millis(300),
@@ -213,8 +213,8 @@ impl Settings {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session in state Down (or AdminDown). Its name must differ from those of all other
-    /// sessions of this system; the seed decides jitter, token and the first sequence number.
+    /// Creates a session that is down. Its name must differ from those of all other sessions of this
+    /// system; the seed decides jitter, token and the first sequence number.
     pub fn new(settings: Settings, discriminator: NonZeroU32, seed: u64, now: Instant) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let settings = settings.clamp();

@@ -211,7 +211,7 @@ impl Table {
     /// Takes a datagram.
     pub fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) -> Result<(), Rejection> {
         let taken = self.take_packet(datagram, now);
-        if let Err(rejection) = &taken {
+        if let Err(rejection) = taken {
             self.discards.count(rejection);
         }
         taken

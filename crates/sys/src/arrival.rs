@@ -110,7 +110,7 @@ unsafe fn read(message: *const libc::cmsghdr, arrival: &mut Arrival) {
     };
     // SAFETY: computes an address within the message and a length, no more.
     let (data, start) = unsafe { (libc::CMSG_DATA(message), libc::CMSG_LEN(0) as usize) };
-    let has = |size: usize| length as usize >= start + size;
+    let has = |size: usize| length >= start + size;
     match (level, kind) {
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
             if has(size_of::<libc::c_int>() as usize) =>

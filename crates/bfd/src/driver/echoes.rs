@@ -94,14 +94,13 @@ impl Echoes {
         };
         let now = Instant::now();
         let known = self.neighbors.get(&id).copied();
-        let mac = match known.filter(|it| now - it.asked < FRESH) {
-            Some(neighbor) => neighbor.mac,
-            None => {
-                let name = index_to_name(any.as_fd(), interface)?;
-                let mac = mac_of(any, peer, &name)?.ok_or(io::ErrorKind::HostUnreachable)?;
-                self.neighbors.insert(id, Neighbor { mac, asked: now });
-                mac
-            }
+        let mac = if let Some(neighbor) = known.filter(|it| now - it.asked < FRESH) {
+            neighbor.mac
+        } else {
+            let name = index_to_name(any.as_fd(), interface)?;
+            let mac = mac_of(any, peer, &name)?.ok_or(io::ErrorKind::HostUnreachable)?;
+            self.neighbors.insert(id, Neighbor { mac, asked: now });
+            mac
         };
         let echo = Echo {
             address,

@@ -59,7 +59,7 @@ pub struct Discards {
 // === impl Discards ===
 
 impl Discards {
-    pub(super) fn count(&mut self, rejection: &Rejection) {
+    pub(super) fn count(&mut self, rejection: Rejection) {
         let counter = match rejection {
             Rejection::Malformed(_) => &mut self.malformed,
             Rejection::Unknown => &mut self.unknown,

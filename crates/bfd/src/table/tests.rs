@@ -216,7 +216,7 @@ fn a_session_that_is_no_longer_wanted_announces_that_and_is_gone() {
     };
     assert_eq!(Control::parse(bytes).unwrap().state, State::AdminDown);
     table.expire(now + 10 * SECOND);
-    assert_eq!(table.take(), [Action::Close(id)]);
+    assert_eq!(table.take().last(), Some(&Action::Close(id)));
     assert_eq!(table.deadline(), None);
     // The same path gets a session of another name.
     table.apply(&wanted(std::slice::from_ref(&one)), |_| true, now);

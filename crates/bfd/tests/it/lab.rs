@@ -124,8 +124,8 @@ impl Host {
         host
     }
 
-    /// Returns a host whose eth0 is linked to eth0 of this one: 10.0.0.1 and 2001:db8::1 here, the
-    /// same with 2 there.
+    /// Returns a host whose eth0 is linked to eth0 of this one. Addresses of both families end with
+    /// 1 here, and with 2 there.
     pub fn neighbor() -> Self {
         let host = Self::new();
         link(None, "eth0", &host, "eth0");

@@ -38,7 +38,8 @@ pub struct Wire {
     /// All but one in so many are lost.
     pub keeps_one_in: Option<u64>,
     pub is_cut: bool,
-    carried: u64,
+    /// Packets so far.
+    pub carried: u64,
 }
 
 pub fn ms(count: u64) -> Duration {
@@ -173,7 +174,7 @@ impl Wire {
     /// How long a packet takes, unless it is lost.
     fn carry(&mut self, random: &mut fastrand::Rng) -> Option<Duration> {
         self.carried += 1;
-        let is_kept = self.keeps_one_in.is_none_or(|it| self.carried % it == 0);
+        let is_kept = self.keeps_one_in.is_none_or(|it| self.carried.is_multiple_of(it));
         if self.is_cut || !is_kept || random.u32(0..100) < self.loss {
             return None;
         }
