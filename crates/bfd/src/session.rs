@@ -341,6 +341,7 @@ impl Session {
         if self.echo_send_deadline().is_some_and(|at| at <= now) {
             self.send_echo(now);
         }
+        self.negotiate();
         if self.send_deadline().is_some_and(|at| at <= now) {
             self.send(now);
         }

@@ -30,6 +30,9 @@ struct Place {
     is_ipv6: bool,
     hops: Hops,
     vrf: Option<Arc<str>>,
+    /// Whether sockets of several VRFs have the port. Otherwise it has one owner, so that a second
+    /// daemon on the node is noticed.
+    is_shared: bool,
 }
 
 /// The sockets, and why others could not be opened.
@@ -37,6 +40,7 @@ struct Place {
 pub(super) struct Listeners {
     open: BTreeMap<Place, Socket>,
     faults: BTreeMap<Place, String>,
+    is_shared: bool,
 }
 
 // === impl Hops ===
@@ -54,11 +58,12 @@ impl Hops {
 // === impl Place ===
 
 impl Place {
-    fn of(path: &Path) -> Self {
+    fn of(path: &Path, is_shared: bool) -> Self {
         Self {
             is_ipv6: path.peer.is_ipv6(),
             hops: path.hops,
             vrf: path.vrf.clone(),
+            is_shared,
         }
     }
 
@@ -71,6 +76,9 @@ impl Place {
         let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
         if self.is_ipv6 {
             socket.set_only_v6(true)?;
+        }
+        if self.is_shared {
+            socket.set_reuse_address(true)?;
         }
         if let Some(vrf) = &self.vrf {
             socket.bind_device(Some(vrf.as_bytes()))?;
@@ -86,7 +94,9 @@ impl Place {
 impl Listeners {
     /// Opens what is needed and missing, and closes what is not needed.
     pub(super) fn follow(&mut self, wanted: &Wanted) {
-        let places: BTreeSet<Place> = wanted.keys().map(Place::of).collect();
+        self.is_shared = wanted.keys().any(|path| path.vrf.is_some());
+        let place = |path| Place::of(path, self.is_shared);
+        let places: BTreeSet<Place> = wanted.keys().map(place).collect();
         self.open.retain(|place, _| places.contains(place));
         self.faults.clear();
         for place in places {
@@ -112,7 +122,7 @@ impl Listeners {
 
     /// Why no packet of a path can be received.
     pub(super) fn fault(&self, path: &Path) -> Option<String> {
-        self.faults.get(&Place::of(path)).cloned()
+        self.faults.get(&Place::of(path, self.is_shared)).cloned()
     }
 
     pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

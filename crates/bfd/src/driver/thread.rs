@@ -128,7 +128,9 @@ impl Thread {
         });
     }
 
+    /// Does what the table asks for. An event is sent after the snapshot that shows it.
     fn perform(&mut self) {
+        let mut events = Vec::new();
         for action in self.table.take() {
             match action {
                 Action::Open(id, path) => self.open(id, path),
@@ -138,15 +140,19 @@ impl Thread {
                     }
                 }
                 Action::Echo(id, token) => self.echo(id, token),
-                Action::Event(event) => {
-                    if self.events.try_send(event).is_err() {
-                        self.lost_events += 1;
-                    }
-                }
+                Action::Event(event) => events.push(event),
                 Action::Close(id) => {
                     self.senders.close(id);
                     self.echoes.forget(id);
                 }
+            }
+        }
+        if !events.is_empty() {
+            self.publish();
+        }
+        for event in events {
+            if self.events.try_send(event).is_err() {
+                self.lost_events += 1;
             }
         }
     }

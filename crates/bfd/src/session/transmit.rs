@@ -21,6 +21,7 @@ impl Session {
 
     /// Sends a packet, of the Poll Sequence if there is one.
     pub(super) fn send(&mut self, now: Instant) {
+        self.announce = false;
         let is_poll = self.poll != Poll::Idle;
         self.push(is_poll, false);
         self.note_poll(now);

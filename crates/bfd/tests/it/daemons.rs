@@ -31,6 +31,11 @@ impl Frr {
         let path = folder.path().to_str().unwrap().to_owned();
         fs::write(folder.path().join("zebra.conf"), "").unwrap();
         fs::write(folder.path().join("bfdd.conf"), configuration).unwrap();
+        // It drops the rights of root before it opens its files.
+        let chown = Command::new("chown")
+            .args(["-R", "frr:frr", &path])
+            .status();
+        assert!(chown.unwrap().success());
         let start = |daemon: &str, more: &[&str]| {
             let program = format!("{FRR}/{daemon}");
             let found = fs::exists(&program).unwrap();
@@ -55,9 +60,9 @@ impl Frr {
                 "-P",
                 "0",
                 "-u",
-                "root",
+                "frr",
                 "-g",
-                "root",
+                "frr",
                 "--log",
                 "stdout",
             ];

@@ -137,7 +137,8 @@ fn demand_mode_of_both_sides_is_silent_and_still_finds_a_cut() {
     }
     world.sides[0].wire.is_cut = true;
     world.run(ms(1_200));
-    assert_eq!(world.states(), [State::Down; 2]);
+    // The way back works, so that one side may be at Init.
+    assert!(!world.states().contains(&State::Up));
     world.sides[0].wire.is_cut = false;
     world.run(ms(3_000));
     assert_eq!(world.states(), [State::Up; 2]);

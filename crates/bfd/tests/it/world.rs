@@ -174,7 +174,9 @@ impl Wire {
     /// How long a packet takes, unless it is lost.
     fn carry(&mut self, random: &mut fastrand::Rng) -> Option<Duration> {
         self.carried += 1;
-        let is_kept = self.keeps_one_in.is_none_or(|it| self.carried.is_multiple_of(it));
+        let is_kept = self
+            .keeps_one_in
+            .is_none_or(|it| self.carried.is_multiple_of(it));
         if self.is_cut || !is_kept || random.u32(0..100) < self.loss {
             return None;
         }
