@@ -1,6 +1,5 @@
 //! Why a session ended or does not come up.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::notification::{Notification, cease, code, open};
@@ -212,17 +211,6 @@ impl ConnectProblem {
             }
             Self::Permission => "give this process the capability NET_RAW or NET_ADMIN",
             Self::Other => "read the words of the system; the session is attempted again",
-        }
-    }
-}
-
-impl RemoteAsn {
-    /// Returns whether a router of that AS is the one that is configured.
-    pub(crate) fn accepts(self, own: NonZeroU32, got: NonZeroU32) -> bool {
-        match self {
-            Self::Number(number) => number == got,
-            Self::Internal => own == got,
-            Self::External => own != got,
         }
     }
 }

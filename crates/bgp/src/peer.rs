@@ -131,6 +131,19 @@ impl Peer {
     }
 }
 
+// === impl RemoteAsn ===
+
+impl RemoteAsn {
+    /// Returns whether a router of that AS is the one that is configured.
+    pub(crate) fn accepts(self, own: NonZeroU32, got: NonZeroU32) -> bool {
+        match self {
+            Self::Number(number) => number == got,
+            Self::Internal => own == got,
+            Self::External => own != got,
+        }
+    }
+}
+
 // === impl Timers ===
 
 impl Default for Timers {

@@ -10,21 +10,21 @@
 //! and one that the router begins, until it is clear which of them stays (RFC 4271, 6.8).
 
 mod backoff;
+mod connection;
 mod link;
 mod open;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::advertise::NextHops;
 use crate::error::{ConnectProblem, SessionError};
 use crate::notification::{Notification, cease};
 use crate::peer::{Mode, Peer};
 use crate::route::Routes;
 use crate::status::{Counts, State, Status, Unsent};
 use backoff::Backoff;
+pub use connection::{Connection, LinkId, Side};
 use link::{Link, Phase};
 
 /// How long a connection may take to come up.
@@ -44,7 +44,7 @@ pub struct Session {
     /// Whether this process has not had a session with the router yet (RFC 4724: Restart State).
     restarted: bool,
     links: Vec<Link>,
-    next_link: u64,
+    next_link: LinkId,
     actions: VecDeque<Action>,
     random: fastrand::Rng,
     /// The state while there is no connection.
@@ -53,32 +53,6 @@ pub struct Session {
     since: Instant,
     last_error: Option<(Instant, SessionError)>,
     counts: Counts,
-}
-
-/// A connection of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LinkId(u64);
-
-/// Which side began a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// This one.
-    Outgoing,
-    /// The router.
-    Incoming,
-}
-
-/// A connection that came up.
-#[derive(Clone, Copy, Debug)]
-pub struct Connection {
-    /// Which side began it.
-    pub side: Side,
-    /// This side's address.
-    pub local: SocketAddr,
-    /// The router's.
-    pub remote: SocketAddr,
-    /// Addresses that can be next hops.
-    pub next_hops: NextHops,
 }
 
 /// What is to be done.
@@ -135,7 +109,7 @@ impl Session {
             backoff: Backoff::default(),
             restarted: true,
             links: Vec::new(),
-            next_link: 0,
+            next_link: LinkId::default(),
             actions: VecDeque::new(),
             random: fastrand::Rng::with_seed(seed),
             resting: State::Idle,
@@ -412,8 +386,8 @@ impl Session {
     }
 
     fn link(&mut self, connection: Connection, now: Instant) -> LinkId {
-        let id = LinkId(self.next_link);
-        self.next_link += 1;
+        let id = self.next_link;
+        self.next_link = id.next();
         let offer = open::offer(&self.peer, self.restarted);
         self.links.push(Link::new(id, connection, &offer, now));
         id

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::backoff::jittered;
-use super::{Connection, LinkId, Side};
+use super::connection::{Connection, LinkId, Side};
 use crate::advertise::{Advertiser, NextHops};
 use crate::error::SessionError;
 use crate::notification::{Notification, code};

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Session;
+use super::connection::Side;
 use super::link::{Established, Phase};
-use super::{Session, Side};
 use crate::advertise::{Advertiser, Terms};
 use crate::error::SessionError;
 use crate::notification::{Notification, cease, code, open};

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use ipnet::IpNet;
 
 use super::*;
+use crate::advertise::NextHops;
 use crate::notification::code;
 use crate::peer::{Families, Hops, Password, PeerAddress, RemoteAsn, Timers};
 use crate::wire::open::Offer;
