@@ -147,8 +147,11 @@ impl Life {
     pub fn decide(&mut self, now: Instant) -> Sent {
         if self.is_stale() {
             self.revision = self.members.revision();
-            let peers = self.members.peers();
-            self.decider.take_members(Arc::new(View { peers }));
+            let view = View {
+                peers: self.members.peers(),
+                reunions: self.members.reunions(),
+            };
+            self.decider.take_members(Arc::new(view));
         }
         let mut sent = Sent::default();
         let seeds = self.decider.seeds(PORT);

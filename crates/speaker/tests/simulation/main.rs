@@ -25,11 +25,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Played in every run of the tests.
-const SCHEDULES: u64 = 30;
+const SCHEDULES: u64 = 20;
 
 /// Seeds of schedules that once found a violation. They mean something as long as `schedule` and
 /// `world` draw what they draw.
-const RECORDED: &[u64] = &[];
+const RECORDED: &[u64] = &[25, 26, 27, 28];
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
