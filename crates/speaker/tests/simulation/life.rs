@@ -128,11 +128,15 @@ impl Life {
 
     pub fn set_carrier(&mut self, now: Instant, node: usize, is_there: bool) {
         let interfaces = is_there.then(|| interface(node));
-        let table: BTreeMap<u32, Interface> =
-            interfaces.clone().map(|it| (INTERFACE, it)).into_iter().collect();
+        let table: BTreeMap<u32, Interface> = interfaces
+            .clone()
+            .map(|it| (INTERFACE, it))
+            .into_iter()
+            .collect();
         self.announcer
             .set_interfaces(now, table, BTreeSet::from([self.mac]));
-        self.decider.take_interfaces(interfaces.into_iter().collect());
+        self.decider
+            .take_interfaces(interfaces.into_iter().collect());
     }
 
     pub fn take_facts(&mut self, now: Instant, facts: Vec<Fact>) {

@@ -185,7 +185,9 @@ fn make_rough(world: &mut World) {
 /// The API server is away for some or all, or there again.
 fn freeze(world: &mut World) {
     let (all, is_away) = (world.random.bool(), world.random.u8(0..3) > 0);
-    world.note(&format!("the API server is away: {is_away}, for all: {all}"));
+    world.note(&format!(
+        "the API server is away: {is_away}, for all: {all}"
+    ));
     for node in 0..world.nodes.len() {
         if all || world.random.bool() {
             if is_away {

@@ -591,7 +591,8 @@ impl World {
                 assert_eq!(sent.frames.len(), 1);
                 let says = life.decider.owner(address);
                 if !it.is_deciding && says != Some(&name(node)) {
-                    let why = format!("{node} answers for {address} and holds {says:?} for its owner");
+                    let why =
+                        format!("{node} answers for {address} and holds {says:?} for its owner");
                     self.validator.violations.push(why);
                 }
                 self.client.take_answer(address, frame);
