@@ -73,7 +73,7 @@ pub const FOR_TESTS: &[Need] = &[
     },
     Need {
         package: "frr",
-        shown_by: &["/usr/lib/frr/bfdd", "/usr/lib/frr/bgpd"],
+        shown_by: &["/usr/lib/frr/bgpd"],
     },
     Need {
         package: "bird2",
