@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::AdminApi;
 use crate::backend::{self, Backend};
-use crate::cli::AccessLogArgs;
+use crate::cli::{AccessLogArgs, ChosenArgs};
 use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
@@ -63,6 +64,10 @@ pub struct Options {
     pub workers: Option<NonZeroUsize>,
     /// What is noted of traffic.
     pub access_log: AccessLogArgs,
+    /// The Services of a cluster that are meant.
+    pub chosen: ChosenArgs,
+    /// From one check of everything in the clouds to the next, at most.
+    pub audit_every: Duration,
 }
 
 /// The part of this replica among several.
@@ -165,7 +170,11 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let mut config = EngineConfig::new(classes.clone());
+        let mut config = EngineConfig {
+            audit_every: options.audit_every,
+            audit_seed: RandomState::new().hash_one(()),
+            ..EngineConfig::new(classes.clone())
+        };
         if lead.is_none() {
             config.debounce = DEBOUNCE_OF_FILES;
         }

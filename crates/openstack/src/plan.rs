@@ -6,6 +6,7 @@
 mod attempts;
 mod broken;
 pub(crate) mod diff;
+mod drift;
 mod floating_ip;
 mod groups;
 pub(crate) mod members;
@@ -31,6 +32,7 @@ use diff::Diff;
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
 
+pub(crate) use drift::drift;
 pub(crate) use removal::has_left;
 
 /// The kind of object that is waited for.
@@ -147,7 +149,8 @@ fn spec(
         if !target.has_nodes {
             return Err(vec![no_nodes()]);
         }
-        groups::plan(intent, have, &mut plan);
+        // While Octavia makes it, the nodes get their group.
+        groups::open(intent, have, &mut plan);
         create(intent, have, target, settings, &mut plan);
         floating_ip::foresee(intent, target, &mut plan);
         return Ok(plan);
@@ -237,6 +240,15 @@ fn serve(
             id: holder.as_str().to_owned(),
             doing: "being deleted",
             because: "the Service's floating IP is attached there until then",
+            creates: false,
+        });
+    }
+    if groups::waits_for_address(have) {
+        plan.waits.push(Wait {
+            object: LOAD_BALANCER,
+            id: balancer.id.as_str().to_owned(),
+            doing: "about to be published",
+            because: "its nodes get their security group after that",
             creates: false,
         });
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ClusterArgs, InstancesArgs, TextOutput};
+use super::{ChosenArgs, ClusterArgs, InstancesArgs, TextOutput};
 
 /// `landfall adopt`
 #[derive(Debug, Args)]
@@ -21,6 +21,7 @@ use super::{ClusterArgs, InstancesArgs, TextOutput};
                  Exits with 0 if every Service can be served, with 1 otherwise.\n\n\
                  Examples:\n  \
                  landfall adopt --cloud-config cloud.conf --cluster-name c1\n  \
+                 landfall adopt --cloud-config cloud.conf --only shop/web --apply\n  \
                  landfall adopt --cloud-config cloud.conf --cluster-name c1 -o json | jq \
                  '.services[] | select(.steps != [])'\n  \
                  kubectl get svc,nodes,endpointslices -A -o yaml | landfall adopt --cloud-config \
@@ -43,6 +44,8 @@ pub struct AdoptArgs {
     pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub chosen: ChosenArgs,
     /// Take over: apply the steps, and write status and annotations to the Services
     #[arg(long)]
     pub apply: bool,

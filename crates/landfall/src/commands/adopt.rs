@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::backend::{Adopted, Backend, Mode};
-use crate::cli::{AdoptArgs, TextOutput};
+use crate::cli::{AdoptArgs, ChosenArgs, TextOutput};
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::text::counted;
@@ -73,7 +73,7 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
     } else {
         dry_run::read(args.filename.clone(), args.recursive).await?
     };
-    let survey = survey(&instances, loaded).await?;
+    let survey = survey(&instances, loaded, &args.chosen).await?;
     let text = match args.output {
         TextOutput::Text => describe(&survey),
         TextOutput::Json => serde_json::to_string_pretty(&survey)?,
@@ -95,7 +95,11 @@ fn is_error(reason: &Reason) -> bool {
 
 /// Reads every Service that an instance on OpenStack would serve. All are read at the same time,
 /// so that they share the lists of the cloud.
-async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
+async fn survey(
+    instances: &Instances,
+    loaded: Loaded,
+    chosen: &ChosenArgs,
+) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
@@ -112,7 +116,7 @@ async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey>
     }
     let mut services = Vec::new();
     let mut looking = JoinSet::new();
-    for row in world.services() {
+    for row in world.services().filter(|row| chosen.choose(row)) {
         let namespace = world.namespace(row.key.namespace());
         let belongs = classes.validate(&row, namespace.map(AsRef::as_ref));
         let Ownership::Ours(instance) = belongs else {

@@ -83,7 +83,7 @@ fn reference_exposes(sim: &Stage, cluster: &str, balancer: &Value) -> IpAddr {
 const MONITORED: &str = "create-monitor=true";
 
 /// Everything that cloud-provider-openstack leaves: in the cloud and on the Service.
-fn left_by_reference(rig: &Rig, cluster: &str) -> (String, IpAddr) {
+pub fn left_by_reference(rig: &Rig, cluster: &str) -> (String, IpAddr) {
     let name = format!("kube_service_{cluster}_default_web");
     let balancer = reference_makes(&rig.sim, cluster, &name);
     let address = reference_exposes(&rig.sim, cluster, &balancer);
