@@ -50,7 +50,7 @@ impl OpenStack {
             tracing::debug!(%step, %error, "refused");
             let mut failure = failure(&error);
             if is_lasting(&error)
-                && let Some(option) = option_of(step, &error.message)
+                && let Some(option) = option_of(step, &error)
             {
                 failure.reason = failure.reason.at(option);
             }

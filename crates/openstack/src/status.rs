@@ -102,7 +102,7 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
         }
         Provisioning::Error => standing.waiting.push(in_error(&balancer.id, *owner)),
         status if status.is_pending() => standing.waiting.extend(have.stuck.clone()),
-        _ => standing.waiting.extend(no_traffic(have, balancer)),
+        _ => standing.waiting.extend(no_traffic(have, balancer, *owner)),
     }
     standing.marks = marks(intent, have, target, balancer, *owner, address);
     let open = is_open(intent, &standing);
@@ -111,7 +111,7 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
         standing.ingress = ingress(intent, have, target, address, settings);
         standing.remarks.extend(private(have, target, balancer));
     }
-    if address.is_some() && !open(intent, &standing) {
+    if address.is_some() && !open {
         standing.waiting.push(Reason::info(
             Code::Progressing,
             format!("load balancer {} does not serve the ports yet", balancer.id),
@@ -127,7 +127,7 @@ pub(crate) fn serves_none(balancer: &LoadBalancer) -> bool {
 
 /// Why a load balancer that takes changes carries no traffic for the Service. How one fares that
 /// others use does not show how the Service's own members do.
-fn no_traffic(have: &Observed, balancer: &LoadBalancer) -> Option<Reason> {
+fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<Reason> {
     if balancer.admin_state_up == Some(false) {
         let message = format!(
             "load balancer {} is switched off: its admin_state_up is false",
@@ -138,7 +138,7 @@ fn no_traffic(have: &Observed, balancer: &LoadBalancer) -> Option<Reason> {
     }
     let name = &balancer.name;
     let mut others = have.names.of_others(name, &balancer.tags);
-    if others.next().is_some() || !serves_none(balancer) {
+    if !owner || others.next().is_some() || !serves_none(balancer) {
         return None;
     }
     let message = format!(

@@ -13,8 +13,8 @@ use super::{ChosenArgs, ClusterArgs, InstancesArgs, TextOutput};
                  --config, and changes nothing without --apply. Two controllers must never work on \
                  the same Services: stop the other one's first, that of cloud-provider-openstack \
                  with enabled = false in [LoadBalancer] of its own cloud.conf, that of Exoscale \
-                 with loadBalancer.disabled in its file. This command can't detect whether it \
-                 still runs.\n\n\
+                 with loadBalancer.disabled in its file. A Lease shows whether a cloud \
+                 controller manager is at work, not which of its controllers.\n\n\
                  --apply starts a controller, waits until it has taken over all Services that it \
                  can, and stops it; after that, or instead, start landfall controller with the \
                  same options.\n\n\

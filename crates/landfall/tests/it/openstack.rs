@@ -330,15 +330,17 @@ async fn a_certificate_that_has_ended_stops_the_start_and_is_named() {
 async fn manifests_without_nodes_are_judged_all_the_same() {
     let scene = Scene::set().await;
     scene.write("web", &svc("web").tcp(80));
-    let check = ["check", "-f", "web.yaml", "--cloud-config", "cloud.conf"];
-    let reported = scene.lab.landfall(&check, &[]).await.good();
+    let reported = scene.run("check", &[]).await.good();
     assert!(!reported.contains("NoEligibleNodes"), "{reported}");
     assert!(reported.contains("1 Service: 0 errors"), "{reported}");
-    let connect = [&check[..], &["--connect"]].concat();
     let key = "loadbalancer.openstack.org/flavor-id";
     scene.write("web", &svc("web").tcp(80).annotation(key, "gold"));
-    let ended = scene.lab.landfall(&connect, &[]).await;
-    assert!(!ended.stdout.contains("NoEligibleNodes"), "{}", ended.stdout);
+    let ended = scene.run("check", &["--connect"]).await;
+    assert!(
+        !ended.stdout.contains("NoEligibleNodes"),
+        "{}",
+        ended.stdout
+    );
     assert!(scene.sim.writes().is_empty());
 }
 

@@ -3,6 +3,7 @@
 
 use landfall_model::reason::annotation_field;
 
+use crate::client::{ApiError, ErrorKind};
 use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
 use crate::objects::{ListenerProtocol, PoolProtocol};
 use crate::requests::{ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest};
@@ -50,12 +51,21 @@ const ADDRESS: Named = named("addresses", &["address"]);
 const NODES: Named = named("node-selector", &["member"]);
 const GROUPS: Named = named("manage-security-groups", &["security"]);
 
-/// The option that a refusal is about, as a Reason's field.
-pub(crate) fn option_of(step: &Step, said: &str) -> Option<String> {
-    let said = said.to_lowercase();
+/// The option that a refusal is about, as a Reason's field. A quota that keeps a new object from
+/// being made is about none.
+pub(crate) fn option_of(step: &Step, error: &ApiError) -> Option<String> {
+    let said = error.message.to_lowercase();
     let set = set_by(step);
     let names = |it: &&Named| it.words.iter().any(|word| said.contains(word));
-    let found = set.iter().find(names).or_else(|| set.first())?;
+    let makes = matches!(
+        step,
+        Step::CreateLoadBalancer { .. } | Step::CreateFloatingIp { .. }
+    );
+    let found = match (makes, error.kind) {
+        (true, ErrorKind::Quota | ErrorKind::Forbidden) => None,
+        (true, _) => set.iter().find(names),
+        (false, _) => set.iter().find(names).or(set.first()),
+    }?;
     Some(if found.option.contains("openstack.org/") {
         annotation_field(found.option)
     } else {
