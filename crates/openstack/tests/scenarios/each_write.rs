@@ -218,8 +218,10 @@ fn refuse_nth(
             return None;
         }
         let write = Write::of(call);
+        // What is not there any more needs no deletion.
+        let gone = code == 404 && write.line.starts_with("DELETE");
         let mut chosen = chosen.lock().unwrap();
-        if chosen.is_none() && count == nth {
+        if chosen.is_none() && count == nth && !gone {
             *chosen = Some(write.clone());
         }
         count += 1;

@@ -52,6 +52,8 @@ async fn one_that_fares_badly_says_nothing_of_each_service_that_shares_it() {
     rig.wait(AUDIT).await;
     assert!(flows(&rig, "web") && flows(&rig, "second"));
     rig.delete("second").await;
+    rig.sim
+        .relabel(id.as_str(), &json!({"operating_status": "ERROR"}));
     rig.wait(AUDIT).await;
     assert!(!flows(&rig, "web"));
 }
@@ -149,9 +151,9 @@ async fn an_event_says_that_a_member_was_taken_out_by_another_program() {
     rig.apply(web()).await;
     rig.forget();
     let picture = rig.picture().await;
-    let pool = picture.pools[0].id.to_string();
-    let member = picture.members[&pool][0].id.to_string();
-    rig.sim.delete(&member);
+    let pool = &picture.pools[0].id;
+    let member = &picture.members[pool.as_str()][0].id;
+    rig.looker().delete_member(pool, member).await.unwrap();
     rig.wait(AUDIT).await;
     rig.settle().await;
     assert_eq!(rig.picture().await.members_at(80).len(), 2);

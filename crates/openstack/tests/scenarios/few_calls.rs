@@ -90,7 +90,7 @@ async fn a_deletion_asks_for_nothing_that_is_off() {
     };
     assert_eq!(count("/security-groups"), 0, "{calls:?}");
     assert!(count("/floatingips") <= 2, "{calls:?}");
-    assert!(count("/lbaas/loadbalancers") <= 6, "{calls:?}");
+    assert!(count("/lbaas/loadbalancers") <= 9, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,11 +46,9 @@ async fn of_two_clusters_of_one_name_the_one_that_marked_it_first_keeps_what_was
     let before = ours.picture().await.members_at(80);
     let mut theirs = Rig::on(ours.sim.again(), "create-monitor=true");
     theirs.settings.cluster_id = Some("ks-2".to_owned());
-    theirs.cluster.apply(
-        &web()
-            .annotated(crate::addresses::lb("load-balancer-id").as_str(), &id)
-            .row(),
-    );
+    let named = web().annotated(&crate::addresses::lb("load-balancer-id"), &id);
+    let named = named.with(|row| row.uid = landfall_model::Uid::new("another"));
+    theirs.cluster.apply(&named.row());
     theirs.restart().await;
     theirs.wait(std::time::Duration::from_secs(400)).await;
     ours.wait(std::time::Duration::from_secs(400)).await;
