@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use landfall_config::pools;
 use landfall_engine::leadership::Role;
 use landfall_engine::store::{Snapshot, StateStore};
-use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
+use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
 use landfall_web::guard::Names;
@@ -170,14 +170,7 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let mut config = EngineConfig {
-            audit_every: options.audit_every,
-            audit_seed: RandomState::new().hash_one(()),
-            ..EngineConfig::new(classes.clone())
-        };
-        if lead.is_none() {
-            config.debounce = DEBOUNCE_OF_FILES;
-        }
+        let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
         let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(Lead { role, confirmed }) = lead {
             engine = engine.led_by(role, inherits);
@@ -372,6 +365,19 @@ async fn report_serving(store: &StateStore, serving: &watch::Sender<bool>) {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// How the engine of a process runs, whose facts may come from files.
+fn engine_config(audit_every: Duration, classes: Classes, of_files: bool) -> EngineConfig {
+    let mut config = EngineConfig {
+        audit_every,
+        audit_seed: RandomState::new().hash_one(()),
+        ..EngineConfig::new(classes)
+    };
+    if of_files {
+        config.debounce = DEBOUNCE_OF_FILES;
+    }
+    config
 }
 
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.

@@ -92,7 +92,7 @@ pub async fn from_nothing(
     }
 }
 
-/// The node of manifests that have none: without it, nothing of a Service would be judged whose
+/// The node of manifests that have none: without it, nothing of a Service would be validated whose
 /// members are nodes. Its addresses are for documentation (RFC 5737, RFC 3849).
 fn any_node() -> NodeRow {
     NodeRow {

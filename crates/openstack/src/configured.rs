@@ -1,4 +1,5 @@
-//! Whether what the operator has configured is in the cloud: `landfall check --connect`. Reads only.
+//! Whether what the operator has configured is in the cloud: `landfall check --connect`. Reads
+//! only.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +17,8 @@ struct NamedIds<'a> {
     subnets: Vec<(String, &'a str)>,
 }
 
-/// Finds ids in the configuration of which the cloud has no object that this project can see, and an
-/// algorithm that the configured provider of Octavia lacks.
+/// Finds ids in the configuration of which the cloud has no object that this project can see, and
+/// an algorithm that the configured provider of Octavia lacks.
 ///
 /// # Errors
 /// The cloud can't be asked.

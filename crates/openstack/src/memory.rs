@@ -64,7 +64,7 @@ pub(crate) struct Memory {
     pub(crate) guarded: HashMap<String, HashSet<Id>>,
     /// Groups that the nodes shared under another name of the cluster.
     pub(crate) former_groups: HashSet<Id>,
-    /// How often Services were looked at whose nodes get their group only once an address is
+    /// How often Services were observed whose nodes get their group only once an address is
     /// published.
     pub(crate) looks_before_groups: HashMap<String, u8>,
     /// What other programs had changed of the load balancers of Services, until it is put right.

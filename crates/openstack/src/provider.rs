@@ -110,8 +110,8 @@ impl OpenStack {
         memory.timing.settle.clamp(POLL_INTERVAL.0, POLL_INTERVAL.1)
     }
 
-    /// The pause until the next check of a load balancer that has been busy for this long. It grows,
-    /// so that what never ends costs little.
+    /// The pause until the next check of a load balancer that has been busy for this long. It
+    /// grows, so that what never ends costs little.
     pub(crate) fn pause_after(&self, busy_for: Duration, memory: &Memory) -> Duration {
         let grown = (POLL_INTERVAL.0 + busy_for / POLL_GROWTH).min(LONGEST_POLL);
         self.poll_interval_with(memory).max(grown)

@@ -1,4 +1,4 @@
-//! Which process holds a Lease that is none of ours: whether another controller is at work.
+//! Which process holds the Lease of another controller: whether that one is at work.
 
 use std::time::Duration;
 

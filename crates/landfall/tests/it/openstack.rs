@@ -327,7 +327,7 @@ async fn a_certificate_that_has_ended_stops_the_start_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn manifests_without_nodes_are_judged_all_the_same() {
+async fn manifests_without_nodes_are_validated_all_the_same() {
     let scene = Scene::set().await;
     scene.write("web", &svc("web").tcp(80));
     let reported = scene.run("check", &[]).await.good();

@@ -121,7 +121,8 @@ impl OpenStack {
         }
     }
 
-    /// Sets the groups of ports, some at a time. One that is refused keeps no other from its groups.
+    /// Sets the groups of ports, some at a time. One that is refused keeps no other from its
+    /// groups.
     ///
     /// # Errors
     /// The first refusal.

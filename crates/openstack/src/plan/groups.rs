@@ -167,8 +167,8 @@ fn leave_ports(view: &GroupView, plan: &mut Plan<Step>) {
     }
 }
 
-/// Appends the change of those ports that don't have the group, or still have it: some at a time, so
-/// that between them other changes get their turn.
+/// Appends the change of those ports that don't have the group, or still have it: some at a time,
+/// so that between them other changes get their turn.
 fn push_ports(
     ports: &[Port],
     group: &SecurityGroup,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use landfall_model::rows::Family;
-use landfall_model::{Intent, LoadBalancerSpec};
+use landfall_model::{Intent, LoadBalancerSpec, Reason};
 use tokio::time::Instant;
 
 use super::ObserveError;
@@ -48,18 +48,10 @@ impl OpenStack {
         notices.extend(self.renaming(&names, &found));
         let in_vain = self.named_in_vain(intent, &found);
         notices.extend(other_named(in_vain.as_ref(), &found));
-        let completed = match place {
-            Some(place) => {
-                place.settle(&mut choice, balancer.as_ref());
-                Ok(())
-            }
-            None => self.complete(&mut choice, spec, &found).await,
-        };
-        match completed {
-            // What is there follows the nodes all the same.
-            Err(ObserveError::Spec(reasons)) if balancer.is_some() => unmet.extend(reasons),
-            completed => completed?,
-        }
+        unmet.extend(
+            self.complete_choice(&mut choice, spec, &found, place)
+                .await?,
+        );
         let (spec, unguarded) = self.with_reachable_members(spec, &choice, features).await?;
         notices.extend(unguarded);
         let basis = Basis {
@@ -105,8 +97,27 @@ impl OpenStack {
         Ok(have)
     }
 
-    /// Notes what another program has changed, until it is put right; returns what is to be reported
-    /// of it.
+    /// Completes what is chosen. Returns why that can't be done for a load balancer that is there,
+    /// which follows the nodes all the same.
+    async fn complete_choice(
+        &self,
+        choice: &mut Choice,
+        spec: &LoadBalancerSpec,
+        found: &Found,
+        place: Option<&Place>,
+    ) -> Result<Vec<Reason>, ObserveError> {
+        if let Some(place) = place {
+            place.settle(choice, found.balancer());
+            return Ok(Vec::new());
+        }
+        match self.complete(choice, spec, found).await {
+            Err(ObserveError::Spec(reasons)) if found.balancer().is_some() => Ok(reasons),
+            completed => completed.map(|()| Vec::new()),
+        }
+    }
+
+    /// Notes what another program has changed, until it is put right; returns what is to be
+    /// reported of it.
     fn note_drift(&self, intent: &Intent, have: &Observed) -> Option<Notice> {
         if let Some(lost) = notices::lost(intent, have) {
             return Some(("LoadBalancerLost", lost));

@@ -1,5 +1,5 @@
-//! Which option of a Service a refused write is about: what the write sets, where that is one thing;
-//! else the one of them that the cloud's words name. Pure.
+//! Which option of a Service a refused write is about: what the write sets, where that is one
+//! thing; else the one of them that the cloud's words name. Pure.
 
 use landfall_model::reason::annotation_field;
 

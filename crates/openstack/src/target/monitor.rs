@@ -83,8 +83,8 @@ impl ListenerBuilder<'_> {
         })
     }
 
-    /// That nodes without an endpoint are not found out: a datagram to them is dropped like one that
-    /// needs no answer.
+    /// That nodes without an endpoint are not found out: a datagram to them is dropped like one
+    /// that needs no answer.
     fn unchecked(&mut self) {
         let why = if self.features.ovn {
             "the provider ovn does not check health ports".to_owned()

@@ -1,4 +1,4 @@
-//! Rules beside ours that let in whom a Service keeps out: security groups add up. Pure.
+//! Rules beside ours that let in clients that a Service keeps out: security groups add up. Pure.
 
 use landfall_model::{Code, LoadBalancerSpec, Protocol, Reason};
 
@@ -7,8 +7,8 @@ use crate::observed::GroupView;
 use crate::read::guarded::is_restricted;
 use crate::target::Target;
 
-/// Returns a warning where another group on a node's port opens a NodePort with source ranges to all
-/// clients.
+/// Returns a warning where another group on a node's port opens a NodePort with source ranges to
+/// all clients.
 pub(super) fn exposed(
     spec: &LoadBalancerSpec,
     target: &Target,

@@ -13,12 +13,13 @@ use crate::observed::{FormerGroup, Found, GroupView, Observed};
 use crate::provider::OpenStack;
 use crate::read::floating_ips::{FRESH, ago};
 
-/// So many looks at a load balancer that is done may pass until its address is published; then its
+/// So many observations of a load balancer that is done may pass until its address is published; then its
 /// nodes get their group all the same.
 const LOOKS: u8 = 3;
 
 impl OpenStack {
-    /// The groups, where none are managed. Once a list has none of a Service controller, none comes.
+    /// The groups, where none are managed. Once a list has none of a Service controller, none
+    /// comes.
     pub(super) async fn left_groups(&self) -> Result<Arc<Vec<SecurityGroup>>, ApiError> {
         let is_made = |it: &SecurityGroup| {
             it.name.starts_with(GROUP_PREFIX) || it.name.starts_with(SHARED_GROUP_PREFIX)
