@@ -170,7 +170,8 @@ impl EngineConfig {
         let mut hasher = DefaultHasher::new();
         (self.audit_seed, audits).hash(&mut hasher);
         let earlier = u32::try_from(hasher.finish() % 256).unwrap_or(0);
-        self.audit_every - self.audit_every / 5 / 256 * earlier
+        let earlier = self.audit_every / 5 / 256 * earlier;
+        self.audit_every.saturating_sub(earlier)
     }
 }
 

@@ -13,8 +13,8 @@ use crate::observed::{FormerGroup, Found, GroupView, Observed};
 use crate::provider::OpenStack;
 use crate::read::floating_ips::{FRESH, ago};
 
-/// So many observations of a load balancer that is done may pass until its address is published; then its
-/// nodes get their group all the same.
+/// So many observations of a load balancer that is done may pass until its address is published;
+/// then its nodes get their group all the same.
 const LOOKS: u8 = 3;
 
 impl OpenStack {
