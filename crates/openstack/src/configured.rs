@@ -1,7 +1,7 @@
 //! Whether what the operator has configured is in the cloud: `landfall check --connect`. Reads
 //! only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use landfall_config::cloud_conf::FloatingConf;
 use landfall_model::{Code, Reason};
@@ -31,19 +31,14 @@ pub async fn unknown(cloud: &Cloud, settings: &Settings) -> Result<Vec<Reason>, 
         let unknown = named.networks.iter().filter(|(_, id)| !known.contains(id));
         reasons.extend(unknown.map(|(key, id)| missing("network", key, id)));
     }
-    let mut asked: Vec<(&str, bool)> = Vec::new();
+    let mut known: BTreeMap<&str, bool> = BTreeMap::new();
     for (key, text) in &named.subnets {
-        let known = asked.iter().find(|(it, _)| it == text);
-        let known = match known {
-            Some((_, known)) => *known,
-            None => {
-                let id = Id::new(text);
-                let known = id.is_uuid() && cloud.subnet(&id).await?.is_some();
-                asked.push((text, known));
-                known
-            }
-        };
-        if !known {
+        if !known.contains_key(text) {
+            let id = Id::new(text);
+            let is_there = id.is_uuid() && cloud.subnet(&id).await?.is_some();
+            known.insert(text, is_there);
+        }
+        if known.get(text) != Some(&true) {
             reasons.push(missing("subnet", key, text));
         }
     }
@@ -94,49 +89,50 @@ impl<'a> NamedIds<'a> {
     fn of(settings: &'a Settings) -> Self {
         let mut named = Self::default();
         let conf = &settings.conf;
+        let section = "[LoadBalancer]";
+        named.add_floating(section, &conf.floating);
         named.add(
-            "[LoadBalancer]",
-            &conf.floating,
-            &conf.network_id,
-            [
-                ("subnet-id", &conf.subnet_id),
-                ("member-subnet-id", &conf.member_subnet_id),
-            ],
+            section,
+            conf.network_id.as_deref(),
+            conf.subnet_id.as_deref(),
+            conf.member_subnet_id.as_deref(),
         );
         for (name, class) in &settings.classes {
             let section = format!("[LoadBalancerClass \"{name}\"]");
+            named.add_floating(&section, &class.floating);
             named.add(
                 &section,
-                &class.floating,
-                &class.network_id,
-                [
-                    ("subnet-id", &class.subnet_id),
-                    ("member-subnet-id", &class.member_subnet_id),
-                ],
+                class.network_id.as_deref(),
+                class.subnet_id.as_deref(),
+                class.member_subnet_id.as_deref(),
             );
         }
         named
     }
 
+    fn add_floating(&mut self, section: &str, conf: &'a FloatingConf) {
+        let network = conf.network_id.as_deref();
+        add(&mut self.networks, section, "floating-network-id", network);
+        let subnet = conf.subnet_id.as_deref();
+        add(&mut self.subnets, section, "floating-subnet-id", subnet);
+    }
+
     fn add(
         &mut self,
         section: &str,
-        floating: &'a FloatingConf,
-        network: &'a Option<String>,
-        subnets: [(&str, &'a Option<String>); 2],
+        network: Option<&'a str>,
+        subnet: Option<&'a str>,
+        members: Option<&'a str>,
     ) {
-        let key = |key: &str| format!("{section} {key}");
-        let some = |id: &'a Option<String>| id.as_deref().filter(|id| !id.is_empty());
-        let networks = [
-            ("floating-network-id", &floating.network_id),
-            ("network-id", network),
-        ];
-        let found = networks.into_iter();
-        let found = found.filter_map(|(it, id)| Some((key(it), some(id)?)));
-        self.networks.extend(found);
-        let floating = ("floating-subnet-id", &floating.subnet_id);
-        let found = subnets.into_iter().chain([floating]);
-        let found = found.filter_map(|(it, id)| Some((key(it), some(id)?)));
-        self.subnets.extend(found);
+        add(&mut self.networks, section, "network-id", network);
+        add(&mut self.subnets, section, "subnet-id", subnet);
+        add(&mut self.subnets, section, "member-subnet-id", members);
+    }
+}
+
+/// Adds an id that is named, with its key.
+fn add<'a>(all: &mut Vec<(String, &'a str)>, section: &str, key: &str, id: Option<&'a str>) {
+    if let Some(id) = id.filter(|id| !id.is_empty()) {
+        all.push((format!("{section} {key}"), id));
     }
 }

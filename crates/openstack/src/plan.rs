@@ -13,7 +13,7 @@ pub(crate) mod members;
 mod removal;
 mod rename;
 
-use landfall_model::plan::{Plan, Wait};
+use landfall_model::plan::{Plan, Planned as PlannedWith, Wait};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::names::SERVICE_PREFIX;
@@ -72,6 +72,9 @@ fn toward_goal(intent: &Intent, have: &Observed, settings: &Settings) -> Planned
         (planned, _) => planned,
     }
 }
+
+/// A step that is planned.
+type PlannedStep = PlannedWith<Step>;
 
 /// What planning comes to: steps, or why there are none.
 type Planned = Result<Plan<Step>, Vec<Reason>>;
@@ -176,10 +179,46 @@ fn spec(
         join(have, balancer, settings)?;
     }
     if *owner && would_be_ours(&have.names, &settings.cluster, balancer) {
-        rename(have, balancer, settings, &mut plan);
-        return Ok(plan);
+        let mut renaming = Plan::default();
+        rename(have, balancer, settings, &mut renaming);
+        return spare_refused(have, target, balancer, renaming, plan);
     }
     serve(intent, have, target, balancer, *owner, plan)
+}
+
+/// Appends the change of names. What the cloud refuses of it comes last, when it is time, and keeps
+/// no member from following the nodes. The load balancer itself gets its name after everything in
+/// it: by the old one all is found again.
+fn spare_refused(
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    renaming: Plan<Step>,
+    mut plan: Plan<Step>,
+) -> Planned {
+    let refusals = &have.attempts.refusals;
+    let refused = |planned: &PlannedStep| refusals.of(&planned.step);
+    if !renaming.steps.iter().any(|it| refused(it).is_some()) {
+        plan.steps.extend(renaming.steps);
+        return Ok(plan);
+    }
+    if let Some(diff) = diff(have, balancer, true) {
+        diff.follow(&target.listeners, &mut plan);
+    }
+    let mut held = Vec::new();
+    for planned in renaming.steps {
+        let last = matches!(planned.step, Step::UpdateLoadBalancer { .. });
+        match refused(&planned).filter(|it| !it.due) {
+            Some(refusal) => held.push(refusal.reason.clone()),
+            None if last && !held.is_empty() => {}
+            None => plan.steps.push(planned),
+        }
+    }
+    if plan.is_empty() && !have.assumed {
+        return Err(held);
+    }
+    make_certain(have, balancer, &mut plan);
+    Ok(plan)
 }
 
 /// Appends what makes the load balancer, which takes changes, serve as wanted.

@@ -1,7 +1,11 @@
 //! Services whose newest version can't be had: members follow nodes all the same.
 
-use landfall_model::status::ConditionType;
+use std::time::Duration;
 
+use landfall_model::status::ConditionType;
+use landfall_testkit::openstack::Fault;
+
+use crate::adopt::left_by_reference;
 use crate::create::web;
 use crate::rig::Rig;
 use crate::rig::stage::Stage;
@@ -75,4 +79,32 @@ async fn members_follow_nodes_after_a_restart_although_the_newest_version_is_inv
     let reported = refusal(&rig, "web");
     assert!(reported.contains("timeout-client-data"), "{reported}");
     follows(&mut rig, "restart").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_follow_nodes_although_the_cluster_s_new_name_is_refused() {
+    for kind in ["/listeners/", "/pools/", "/loadbalancers/"] {
+        let mut rig = Rig::new("create-monitor=true");
+        let (id, _) = left_by_reference(&rig, "k");
+        rig.sim.on_call(move |call| {
+            let text = String::from_utf8_lossy(&call.body);
+            let names = text.contains("kube_service_c1") && !call.path.ends_with("/members");
+            let hit = call.is_write() && names && call.path.contains(kind);
+            hit.then(|| Fault::status(call.service, 403, "not here"))
+        });
+        rig.restart().await;
+        assert!(refusal(&rig, "web").contains("not here"), "{kind}");
+        rig.add_node("c", "10.0.0.6");
+        rig.settle().await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.members_at(80).len(), 3, "{kind}");
+        assert!(picture.balancers[0].name.contains("_k_"), "{kind}");
+        assert_eq!(picture.balancers[0].id.as_str(), id);
+        rig.sim.on_call(|_| None);
+        rig.wait(Duration::from_secs(3600)).await;
+        rig.settle().await;
+        let picture = rig.picture().await;
+        assert!(picture.balancers[0].name.contains("_c1_"), "{kind}");
+        assert_eq!(refusal(&rig, "web"), "", "{kind}");
+    }
 }
