@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use landfall_config::pools;
 use landfall_engine::leadership::Role;
 use landfall_engine::store::{Snapshot, StateStore};
-use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
+use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
 use landfall_web::guard::Names;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::AdminApi;
 use crate::backend::{self, Backend};
-use crate::cli::AccessLogArgs;
+use crate::cli::{AccessLogArgs, ChosenArgs};
 use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
@@ -63,6 +64,10 @@ pub struct Options {
     pub workers: Option<NonZeroUsize>,
     /// What is noted of traffic.
     pub access_log: AccessLogArgs,
+    /// The Services of a cluster that are meant.
+    pub chosen: ChosenArgs,
+    /// From one check of everything in the clouds to the next, at most.
+    pub audit_every: Duration,
 }
 
 /// The part of this replica among several.
@@ -165,10 +170,7 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let mut config = EngineConfig::new(classes.clone());
-        if lead.is_none() {
-            config.debounce = DEBOUNCE_OF_FILES;
-        }
+        let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
         let mut engine = Engine::new(config, providers.clone(), reporter);
         if let Some(Lead { role, confirmed }) = lead {
             engine = engine.led_by(role, inherits);
@@ -363,6 +365,19 @@ async fn report_serving(store: &StateStore, serving: &watch::Sender<bool>) {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// How the engine of a process runs, whose facts may come from files.
+fn engine_config(audit_every: Duration, classes: Classes, of_files: bool) -> EngineConfig {
+    let mut config = EngineConfig {
+        audit_every,
+        audit_seed: RandomState::new().hash_one(()),
+        ..EngineConfig::new(classes)
+    };
+    if of_files {
+        config.debounce = DEBOUNCE_OF_FILES;
+    }
+    config
 }
 
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.
