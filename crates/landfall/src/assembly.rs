@@ -14,6 +14,7 @@ use landfall_engine::store::{Snapshot, StateStore};
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
+use landfall_sys::listen::Addresses;
 use landfall_web::guard::Names;
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
@@ -160,6 +161,7 @@ impl Instance {
             files: instances.files_for_traffic(descriptors()),
             access_log: options.access_log.over(instances.access_log()),
             shares_ports: lead.is_some(),
+            addresses: Addresses::Local,
             hash_secret: start_state.hash_secret,
         };
         let providers = instances.live(&mut data_plane)?;
@@ -339,7 +341,7 @@ async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
 
 /// How many listeners the descriptors of the process let be, if nothing else needed any: one
 /// descriptor per thread and listener.
-fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
+pub fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().ok();
     let workers = workers.or_else(cores).map_or(1, NonZeroUsize::get);
     usize::try_from(descriptors()).unwrap_or(usize::MAX) / workers

@@ -35,7 +35,7 @@ mod metal;
 mod openstack;
 mod report;
 
-pub use local::pool_problems;
+pub use local::{pool_problems, resources};
 pub use openstack::of_cloud_conf;
 pub use report::{
     Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owners, Unusable, camel_cased,

@@ -14,6 +14,7 @@ use crate::failure::listen_failure;
 use crate::observed::Opened;
 use crate::quota::Quota;
 use crate::state::State;
+use crate::step::Step;
 
 /// What carries the traffic.
 #[derive(Clone, Debug)]
@@ -80,8 +81,32 @@ impl Listeners {
         }
     }
 
+    /// Carries out a step that is about a listener.
+    pub(crate) async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        match step {
+            Step::Open {
+                uid,
+                service,
+                id,
+                listener,
+            }
+            | Step::Change {
+                uid,
+                service,
+                id,
+                listener,
+                ..
+            } => self.serve(uid, service, *id, listener).await,
+            Step::Close { uid, id } => {
+                self.close(*id, uid).await;
+                Ok(Applied::Done)
+            }
+            Step::Address(_) => Ok(Applied::Done),
+        }
+    }
+
     /// Opens a listener or changes it in place.
-    pub(crate) async fn serve(
+    async fn serve(
         &self,
         uid: &Uid,
         service: &ServiceKey,
@@ -191,7 +216,7 @@ impl Listeners {
     }
 
     /// Closes a listener, if it is this Service's.
-    pub(crate) async fn close(&self, id: ListenerId, owner: &Uid) {
+    async fn close(&self, id: ListenerId, owner: &Uid) {
         if self.carries(owner, id) {
             self.quota().closed(id);
         }

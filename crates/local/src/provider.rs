@@ -221,23 +221,7 @@ impl Provider for Local {
         self.seen().remove(step.service());
         match step {
             Step::Address(step) => self.state().addressing.apply(step, Instant::now()),
-            Step::Open {
-                uid,
-                service,
-                id,
-                listener,
-            }
-            | Step::Change {
-                uid,
-                service,
-                id,
-                listener,
-                ..
-            } => self.listeners.serve(uid, service, *id, listener).await,
-            Step::Close { uid, id } => {
-                self.listeners.close(*id, uid).await;
-                Ok(Applied::Done)
-            }
+            step => self.listeners.apply(step).await,
         }
     }
 

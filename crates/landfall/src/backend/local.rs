@@ -83,7 +83,8 @@ fn bounded(provider: LocalProvider, bounds: Bounds) -> LocalProvider {
     provider.allowing(bounds.members).within(bounds.limits)
 }
 
-fn resources(proxy: &Proxy) -> ResourcesView {
+/// Returns how much of what it may use a data plane uses.
+pub fn resources(proxy: &Proxy) -> ResourcesView {
     let (pressure, checks) = (proxy.pressure(), proxy.checks());
     ResourcesView {
         checks: checks.begun,
