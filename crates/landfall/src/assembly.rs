@@ -14,7 +14,6 @@ use landfall_engine::store::{Snapshot, StateStore};
 use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
-use landfall_sys::listen::Addresses;
 use landfall_web::guard::Names;
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
@@ -22,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::AdminApi;
+use crate::announcing::{self, Announcing};
 use crate::backend::{self, Backend};
 use crate::cli::AccessLogArgs;
 use crate::data_plane::DataPlane;
@@ -83,6 +83,7 @@ pub struct Instance {
     handle: EngineHandle<Backend>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
+    announcing: Option<Announcing>,
     started: String,
     lifetime: Lifetime,
     /// The admin endpoint, which outlives the rest.
@@ -161,7 +162,8 @@ impl Instance {
             files: instances.files_for_traffic(descriptors()),
             access_log: options.access_log.over(instances.access_log()),
             shares_ports: lead.is_some(),
-            addresses: Addresses::Local,
+            addresses: instances.addresses(),
+            announced: Vec::new(),
             hash_secret: start_state.hash_secret,
         };
         let providers = instances.live(&mut data_plane)?;
@@ -179,6 +181,11 @@ impl Instance {
             }
         }
         let handle = engine.handle();
+
+        let announced = std::mem::take(&mut data_plane.announced);
+        let handled = all_handled(handle.store.clone());
+        let proxy = data_plane.proxy.as_ref();
+        let announcing = announcing::start(announced, proxy, handled, &lifetime).await?;
 
         let Lifetime { tasks, cancel } = &lifetime;
         let (wakes, woken) = mpsc::channel(WAKES);
@@ -212,6 +219,7 @@ impl Instance {
             words,
             handle,
             proxy: data_plane.proxy,
+            announcing,
             started,
             lifetime,
             web,
@@ -243,14 +251,7 @@ impl Instance {
     /// Waits until every Service was handled, and then closes what another process handed over and
     /// no Service wants, now or as soon as none does.
     pub async fn serving(&self) {
-        let handled = || {
-            self.handle
-                .store
-                .read(|pages| pages.synced && pages.records.values().all(|record| record.handled))
-        };
-        while !handled() {
-            tokio::time::sleep(LOOK).await;
-        }
+        all_handled(self.handle.store.clone()).await;
         if let Some(proxy) = self.proxy.clone() {
             let Lifetime { tasks, cancel } = &self.lifetime;
             let (store, cancel) = (self.handle.store.clone(), cancel.clone());
@@ -329,7 +330,18 @@ impl Instance {
         if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;
         }
+        if let Some(announcing) = self.announcing {
+            announcing.remove_routes().await;
+        }
         self.web.end().await;
+    }
+}
+
+/// Waits until every Service was handled.
+async fn all_handled(store: Arc<StateStore>) {
+    let handled = |pages: &Snapshot| pages.synced && pages.records.values().all(|it| it.handled);
+    while !store.read(handled) {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

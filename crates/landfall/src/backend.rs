@@ -184,7 +184,7 @@ impl Setup {
     pub fn local(instance: &str) -> Self {
         Self {
             instance: instance.to_owned(),
-            kind: AnySetup::Local(Box::new(local::Local)),
+            kind: AnySetup::Local(Box::default()),
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use landfall_config::access_log::AccessLogConfig;
+use landfall_l2::fsm::Scope;
+use landfall_local::OpenAddresses;
 use landfall_proxy::{Proxy, ProxyConfig, Sockets};
 use landfall_sys::listen::Addresses;
 
@@ -27,6 +29,8 @@ pub struct DataPlane {
     pub shares_ports: bool,
     /// Which addresses its listeners may have.
     pub addresses: Addresses,
+    /// The addresses that instances announce, each with the interfaces on which they do.
+    pub announced: Vec<(OpenAddresses, Scope)>,
     /// What clients must not know: [`ProxyConfig::hash_secret`].
     pub hash_secret: [u8; 16],
 }

@@ -1,6 +1,7 @@
 //! The listeners of all Services in the data plane: opened, changed and closed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_model::listener::{Listener, Mode};
@@ -38,6 +39,23 @@ pub(crate) struct Listeners {
     changes: TaskTracker,
 }
 
+/// The addresses at which a provider has listeners.
+#[derive(Clone, Debug)]
+pub struct OpenAddresses {
+    state: Arc<Mutex<State>>,
+}
+
+// === impl OpenAddresses ===
+
+impl OpenAddresses {
+    /// Returns them as they are now.
+    pub fn now(&self) -> BTreeSet<IpAddr> {
+        let state = locked(&self.state);
+        let open = state.all().filter(|(_, _, it)| it.problem.is_none());
+        open.map(|(_, id, _)| id.address).collect()
+    }
+}
+
 // === impl Listeners ===
 
 impl Listeners {
@@ -56,6 +74,12 @@ impl Listeners {
 
     pub(crate) fn quota(&self) -> MutexGuard<'_, Quota> {
         locked(&self.quota)
+    }
+
+    pub(crate) fn addresses(&self) -> OpenAddresses {
+        OpenAddresses {
+            state: Arc::clone(&self.state),
+        }
     }
 
     /// Returns the data plane, if there is one.

@@ -33,6 +33,7 @@ mod step;
 mod support;
 mod wakes;
 
+pub use carrier::OpenAddresses;
 pub use observed::{Observed, Opened};
 pub use provider::Local;
 pub use serving::Serving;

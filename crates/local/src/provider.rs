@@ -20,7 +20,7 @@ use landfall_model::view::{ListenerView, PoolView};
 use landfall_proxy::changes::Subscription;
 use landfall_proxy::{ListenerId, Proxy};
 
-use crate::carrier::{Carrier, Listeners};
+use crate::carrier::{Carrier, Listeners, OpenAddresses};
 use crate::live::{self, Members};
 use crate::observed::Observed;
 use crate::plan;
@@ -179,6 +179,11 @@ impl Local {
             );
             Reason::warning(Code::Overloaded, message)
         })
+    }
+
+    /// Where it has listeners, followed by what is returned.
+    pub fn addresses(&self) -> OpenAddresses {
+        self.listeners.addresses()
     }
 
     /// The data plane, if it has one.

@@ -11,6 +11,7 @@
 mod simulated;
 
 mod access_log;
+mod announcing;
 mod adopt;
 mod attacks;
 mod backend;
