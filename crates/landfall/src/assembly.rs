@@ -31,7 +31,7 @@ use crate::lifetime::Lifetime;
 use crate::takeover::Handover;
 
 mod cloud_checks;
-mod facts;
+pub mod facts;
 mod inherited;
 mod machine;
 mod start_state;
@@ -346,7 +346,7 @@ async fn all_handled(store: Arc<StateStore>) {
 }
 
 /// Runs a task, and says when it has ended, also by a panic.
-async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
+pub async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
     let _ended = ended.drop_guard();
     task.await;
 }

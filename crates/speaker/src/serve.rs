@@ -26,6 +26,9 @@ use crate::plane::Serves;
 /// From one look at listeners that drain to the next: their address needs its route until the end.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// So many Services get their routes together.
+const TOGETHER: u32 = 64;
+
 /// So many looks later, routes and listeners are compared with what is there.
 const AUDIT: u32 = 30;
 
@@ -100,11 +103,15 @@ impl<R: OwnReport> Server<R> {
         let mut until_audit = AUDIT;
         self.take();
         loop {
+            let mut worked = 0;
             while let Some(key) = self.queue.take(now(), |_| 0) {
                 self.work(&key).await;
                 self.queue.finish(&key);
-                // The first of many is served before the last is ready.
-                self.route().await;
+                worked += 1;
+                // The first of many are served before the last is ready.
+                if worked % TOGETHER == 0 {
+                    self.route().await;
+                }
             }
             self.route().await;
             self.publish();

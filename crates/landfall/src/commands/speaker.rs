@@ -15,7 +15,7 @@ use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
-use landfall_model::rows::ResourceKind;
+use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::status::{Desired, Statuses};
 use landfall_speaker::task::{Outputs, Parts, Speaker};
@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::SpeakerApi;
+use crate::assembly::{facts, watched};
 use crate::cli::SpeakerArgs;
 use crate::config;
 use crate::lifetime::Lifetime;
@@ -42,9 +43,6 @@ const LOOK: Duration = Duration::from_secs(10);
 
 /// From one attempt to read the own Pod to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-
-/// Facts on their way.
-const FACTS: usize = 1024;
 
 /// Runs the command.
 pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
@@ -69,7 +67,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         Announcer::start(announcer, &announcing.tasks, announcing.cancel.clone())?;
     let mut decider = decider(&args)?;
     let mut prepared = None;
-    if let Some(plane) = plane::of(&config, &args.node_name) {
+    if let Some(plane) = plane::of(&config, &args) {
         decider = decider.serving(plane);
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
@@ -79,10 +77,8 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         .tasks
         .spawn(others.cancel.clone().run_until_cancelled_owned(keys));
 
-    let (facts_to, facts) = mpsc::channel(FACTS);
-    let source = source_config(&namespace);
+    let (facts, sources) = follow(&connection, &namespace, args.admin, &others).await?;
     let Lifetime { tasks, cancel } = &others;
-    let sources = Sources::start(&connection, source, facts_to, None, tasks, cancel);
     let reporter = OwnReports::new(
         connection.clone(),
         "landfall.dev/speaker",
@@ -106,11 +102,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
     let Outputs { desired, view, .. } = outputs;
     let ended = CancellationToken::new();
-    let (speaking, end) = (speaker.run(cancel.clone()), ended.clone().drop_guard());
-    tasks.spawn(async move {
-        speaking.await;
-        drop(end);
-    });
+    tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, desired);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
@@ -119,16 +111,8 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         Some(running) => api.serving(running),
         None => api,
     };
-    let options = landfall_web::Options {
-        names: landfall_web::guard::Names::new(args.admin_name),
-        token: args.admin_token_file.map(TokenFile::new),
-    };
-    tasks.spawn(landfall_web::serve(
-        admin,
-        Arc::new(api),
-        options,
-        cancel.clone(),
-    ));
+    let (options, api) = (web_options(args), Arc::new(api));
+    tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
 
     let outcome = end_of(&stop, &ended).await;
     // The others take over before this node is silent: what still arrives here is forwarded.
@@ -139,6 +123,32 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     }
     others.end().await;
     outcome
+}
+
+/// Follows the cluster, and this machine where its admin endpoint answers at all addresses: none of
+/// these may be a member at its port.
+async fn follow(
+    connection: &Connection,
+    namespace: &str,
+    admin: SocketAddr,
+    lifetime: &Lifetime,
+) -> anyhow::Result<(mpsc::Receiver<Fact>, Sources)> {
+    let mut sources = None;
+    let everywhere = admin.ip().is_unspecified();
+    let source = |facts_to, Lifetime { tasks, cancel }: &Lifetime| {
+        let source = source_config(namespace);
+        let started = Sources::start(connection, source, facts_to, None, tasks, cancel);
+        sources = Some(started);
+    };
+    let facts = facts::start(lifetime, Vec::new(), everywhere, source).await;
+    Ok((facts, sources.context("no source was started")?))
+}
+
+fn web_options(args: SpeakerArgs) -> landfall_web::Options {
+    landfall_web::Options {
+        names: landfall_web::guard::Names::new(args.admin_name),
+        token: args.admin_token_file.map(TokenFile::new),
+    }
 }
 
 /// Waits until a signal asks for a stop, or the loop has ended by itself.

@@ -1,5 +1,6 @@
 //! The data plane of a speaker, where an instance has `dataPlane: landfall`.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +58,16 @@ pub struct Running {
 
 /// Returns the Services that nodes serve themselves; `None`: the configuration has no instance
 /// whose Services they serve.
-pub fn of(config: &Config, node: &str) -> Option<Plane> {
+pub fn of(config: &Config, args: &SpeakerArgs) -> Option<Plane> {
+    of_node(config, &args.node_name, args.admin)
+}
+
+fn of_node(config: &Config, node: &str, admin: SocketAddr) -> Option<Plane> {
     let limits = config.limits.limits(None);
     let profile = |instance: &Instance| match &instance.provider {
         ProviderConfig::Metal(metal) if metal.data_plane == Serves::Landfall => {
             let members = instance.member_rules(Setting::Cluster);
+            let members = members.beside(Some(admin));
             let bounds = Bounds { members, limits };
             Some(backend::outline(&instance.provider, bounds))
         }
@@ -170,7 +176,7 @@ mod tests {
     fn plane(provider: &str) -> Option<Plane> {
         let text = format!("instances:\n- {{name: lan, provider: {provider}}}\n");
         let config = landfall_config::file::parse("landfall.yaml", &text).unwrap();
-        of(&config, "node-1")
+        of_node(&config, "node-1", ([127, 0, 0, 1], 9641).into())
     }
 
     #[test]
