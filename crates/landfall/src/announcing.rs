@@ -140,7 +140,8 @@ impl Task {
                 announcements.insert(address, announcement);
             }
         }
-        self.starts.retain(|address, _| announcements.contains_key(address));
+        self.starts
+            .retain(|address, _| announcements.contains_key(address));
         // What drains needs its route until the end.
         let open = self.proxy.addresses();
         let kept = self.before.intersection(&open).copied();

@@ -190,7 +190,8 @@ impl Provider for Metal {
         let addresses = match &want.load_balancer {
             None => plan_removal(want, &have.addresses),
             Some(spec) => {
-                let publish = |addresses: &[IpAddr]| status::published(spec, addresses, self.data_plane);
+                let publish =
+                    |addresses: &[IpAddr]| status::published(spec, addresses, self.data_plane);
                 plan(want, &have.addresses, false, publish)?
             }
         };

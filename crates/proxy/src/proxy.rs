@@ -316,7 +316,8 @@ impl Proxy {
         let commands: Vec<Opening> = match id.key.protocol {
             Protocol::Tcp => {
                 let more = match adopted.len() {
-                    0 => listen.tcp(address, count)
+                    0 => listen
+                        .tcp(address, count)
                         .or_else(|error| self.beside(error, || listen.more_tcp(address, count))),
                     _ => listen.more_tcp(address, missing),
                 };
@@ -328,7 +329,8 @@ impl Proxy {
             }
             Protocol::Udp => {
                 let more = match adopted.len() {
-                    0 => listen.udp(address, count)
+                    0 => listen
+                        .udp(address, count)
                         .or_else(|error| self.beside(error, || listen.more_udp(address, count))),
                     _ => listen.more_udp(address, missing),
                 };

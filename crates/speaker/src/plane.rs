@@ -121,12 +121,7 @@ impl Plane {
         Some(self.of_node(row, addresses, intent.load_balancer?))
     }
 
-    fn of_node(
-        &self,
-        row: &ServiceRow,
-        addresses: Vec<IpAddr>,
-        spec: LoadBalancerSpec,
-    ) -> Served {
+    fn of_node(&self, row: &ServiceRow, addresses: Vec<IpAddr>, spec: LoadBalancerSpec) -> Served {
         let mut listeners = spec.listeners;
         let members = listeners.iter().flat_map(|it| &it.pool.members);
         let has_members = members.clone().next().is_some();

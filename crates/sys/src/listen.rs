@@ -125,12 +125,7 @@ fn is_routed(address: SocketAddr) -> bool {
     }
 }
 
-fn bind(
-    addresses: Addresses,
-    address: SocketAddr,
-    kind: Type,
-    shared: bool,
-) -> io::Result<Socket> {
+fn bind(addresses: Addresses, address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     let protocol = if kind == Type::STREAM {
         Protocol::TCP
     } else {

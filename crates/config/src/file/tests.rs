@@ -40,7 +40,10 @@ fn what_serves_addresses_on_bare_metal_is_kube_proxy_unless_it_is_named() {
     assert_eq!(data_plane(landfall), DataPlane::Landfall);
     let error = read("{kind: metal, dataPlane: cilium}").unwrap_err();
     let error = error.to_string();
-    assert!(error.contains("kube-proxy") && error.contains(":2: "), "{error}");
+    assert!(
+        error.contains("kube-proxy") && error.contains(":2: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -35,7 +35,11 @@ impl Options for Local {
         let place = interfaces.iter().position(|name| !is_interface(name))?;
         let name = interfaces.get(place)?;
         let why = "not the name of an interface; write one such as eth0, of at most 15 characters";
-        Some(Complaint::new(format!("announce.interfaces[{place}]"), name, why))
+        Some(Complaint::new(
+            format!("announce.interfaces[{place}]"),
+            name,
+            why,
+        ))
     }
 
     fn no_pools(&self) -> Option<&'static str> {

@@ -15,9 +15,7 @@ pub struct Metal {
 }
 
 /// What serves the addresses of an instance on bare metal.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DataPlane {
     /// The kube-proxy of each node, or what stands in for it.

@@ -240,12 +240,7 @@ fn next(bytes: &[u8]) -> Option<(u16, u32, &[u8], &[u8])> {
     let kind = u16::from_ne_bytes(*whole.get(4..)?.first_chunk()?);
     let number = u32::from_ne_bytes(*whole.get(8..)?.first_chunk()?);
     let rest = bytes.get(length.next_multiple_of(4)..);
-    Some((
-        kind,
-        number,
-        whole.get(HEADER..)?,
-        rest.unwrap_or_default(),
-    ))
+    Some((kind, number, whole.get(HEADER..)?, rest.unwrap_or_default()))
 }
 
 fn next_attribute(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {

@@ -57,7 +57,10 @@ async fn an_address_with_a_route_is_served_here_and_the_kernel_answers_no_arp_fo
     for (address, listener) in [V4, V6].iter().zip(&listeners) {
         let stream = connects(address).unwrap();
         let local = stream.local_addr().unwrap().ip();
-        assert!([ip("10.0.0.1"), ip("2001:db8::1")].contains(&local), "{local}");
+        assert!(
+            [ip("10.0.0.1"), ip("2001:db8::1")].contains(&local),
+            "{local}"
+        );
         drop(stream);
         listener.set_nonblocking(false).unwrap();
         listener.accept().unwrap();

@@ -131,7 +131,11 @@ impl landfall_web::Instance for SpeakerApi {
             ready,
             waiting,
             problems: unseen.chain(failing).collect(),
-            services: self.data_plane.iter().flat_map(ServedView::services).collect(),
+            services: self
+                .data_plane
+                .iter()
+                .flat_map(ServedView::services)
+                .collect(),
             ..InstanceView::default()
         })
     }

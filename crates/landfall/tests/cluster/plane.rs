@@ -138,9 +138,7 @@ async fn as_root_nodes_serve_an_address_themselves_and_take_over_from_each_other
     let gap = scene.client.longest_gap(before);
     eprintln!("dataPlane landfall: owner cut off: {gap:?} without an answer");
     scene.bed.cluster.thaw_api_server().unwrap();
-    let gone = |nodes: &BTreeSet<String>| {
-        nodes.len() == 1 && !nodes.contains(&owner)
-    };
+    let gone = |nodes: &BTreeSet<String>| nodes.len() == 1 && !nodes.contains(&owner);
     let second = until_announced(&scene.bed, gone).await;
     scene.host(&owner).heal();
     scene.owner_is(&owner).await;
@@ -216,7 +214,11 @@ async fn as_root_source_ranges_and_both_traffic_policies_hold_where_nodes_serve(
         let began = Instant::now();
         loop {
             let before = connections(scene.host(member));
-            let served = scene.nodes.iter().filter(|node| answers(&node.host)).count();
+            let served = scene
+                .nodes
+                .iter()
+                .filter(|node| answers(&node.host))
+                .count();
             let more = connections(scene.host(member)) - before;
             if served == 3 && more >= 3 {
                 break;

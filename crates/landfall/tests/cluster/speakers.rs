@@ -428,7 +428,9 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
     let bed = bed("speakers").await;
     prepare(&bed, "metallb", "VIP").await;
     let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
-    let mut nodes: Vec<Node> = (1..=3).map(|number| Node::start(&bed, number, None)).collect();
+    let mut nodes: Vec<Node> = (1..=3)
+        .map(|number| Node::start(&bed, number, None))
+        .collect();
     let mut client = Client::start(&bed);
     let owner = until_announced(&bed, |nodes| nodes.len() == 1).await;
     client.ask_on();

@@ -69,10 +69,8 @@ impl Client {
             std::thread::yield_now();
         }
         sh(&format!("ip link set eth0 netns {}", client.0.id()));
-        client.sh(
-            "ip link set lo up; ip address add 10.79.0.2/24 dev eth0
-             ip address add fd79::2/64 dev eth0 nodad; ip link set eth0 up",
-        );
+        client.sh("ip link set lo up; ip address add 10.79.0.2/24 dev eth0
+             ip address add fd79::2/64 dev eth0 nodad; ip link set eth0 up");
         client
     }
 
@@ -95,7 +93,10 @@ impl Client {
         while self.ask(address) != "one" {
             let neighbours = self.sh("ip neigh");
             let log = lab.log();
-            assert!(began.elapsed() < DEADLINE, "{address}: {neighbours:?} {log:?}");
+            assert!(
+                began.elapsed() < DEADLINE,
+                "{address}: {neighbours:?} {log:?}"
+            );
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -215,6 +216,9 @@ async fn as_root_without_the_capability_the_start_is_refused_and_says_why() {
             .output()
             .unwrap();
         let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(!ended.status.success() && errors.contains(missing), "{errors}");
+        assert!(
+            !ended.status.success() && errors.contains(missing),
+            "{errors}"
+        );
     }
 }

@@ -11,8 +11,8 @@
 mod simulated;
 
 mod access_log;
-mod announcing;
 mod adopt;
+mod announcing;
 mod attacks;
 mod backend;
 mod blocked_log;

@@ -66,7 +66,12 @@ fn speaker(own: &str, web: Fact) -> Decider {
     let pods = slice("web").port("", 8080);
     let pods = pods.endpoint(pod("node-a", "10.8.0.1"));
     let pods = pods.endpoint(pod("node-b", "10.8.1.1"));
-    facts.extend([web, Fact::Slice(pods.row()), pool(), advertisement(&json!({}))]);
+    facts.extend([
+        web,
+        Fact::Slice(pods.row()),
+        pool(),
+        advertisement(&json!({})),
+    ]);
     decider.take_facts(facts);
     decider.take_facts(vec![Fact::Synced]);
     decider.take_interfaces(vec![interface("eth0", 1)]);
@@ -90,7 +95,10 @@ fn all_nodes_are_ready_to_serve_an_address_and_one_announces_it() {
     for decider in &speakers {
         let served = served(decider).unwrap();
         assert_eq!(served.addresses, [address()]);
-        assert_eq!(member_addresses(&served), ["10.8.0.1:8080", "10.8.1.1:8080"]);
+        assert_eq!(
+            member_addresses(&served),
+            ["10.8.0.1:8080", "10.8.1.1:8080"]
+        );
     }
     let announcing = speakers.iter().filter(|it| {
         let wanted = it.wanted();

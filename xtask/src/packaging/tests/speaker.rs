@@ -40,7 +40,10 @@ fn speakers_that_serve_have_the_configuration_and_may_set_routes() {
         pod(objects)["containers"][0]["securityContext"]["capabilities"].clone()
     };
     let usual = rendered("landfall", &[ENABLED]).unwrap();
-    assert_eq!(capabilities(&usual), json!({"drop": ["ALL"], "add": ["NET_RAW"]}));
+    assert_eq!(
+        capabilities(&usual),
+        json!({"drop": ["ALL"], "add": ["NET_RAW"]})
+    );
     let chart = rendered("landfall", &[ENABLED, SERVING]).unwrap();
     let wanted = json!({"drop": ["ALL"], "add": ["NET_RAW", "NET_ADMIN"]});
     assert_eq!(capabilities(&chart), wanted);
@@ -94,7 +97,10 @@ fn values_of_speakers_are_passed_on_and_wrong_ones_refused() {
         "--ignore-exclude-lb",
         "--admin-token-file=/etc/landfall-admin/token",
     ] {
-        assert!(arguments.contains(&json!(argument)), "{argument}: {arguments:?}");
+        assert!(
+            arguments.contains(&json!(argument)),
+            "{argument}: {arguments:?}"
+        );
     }
     assert_eq!(container["ports"][0]["containerPort"], 7950);
     assert_eq!(container["ports"][1]["containerPort"], 9700);
@@ -102,7 +108,10 @@ fn values_of_speakers_are_passed_on_and_wrong_ones_refused() {
     assert_eq!(volumes[0]["secret"]["secretName"], "seal");
     for (value, reported) in [
         ("speaker.membershipPort=0", "/speaker/membershipPort"),
-        (r#"speaker.membershipSecret="""#, "/speaker/membershipSecret"),
+        (
+            r#"speaker.membershipSecret="""#,
+            "/speaker/membershipSecret",
+        ),
         ("speaker.replicas=1", "replicas"),
     ] {
         let refusal = rendered("landfall", &[ENABLED, value]).unwrap_err();
@@ -114,7 +123,10 @@ fn values_of_speakers_are_passed_on_and_wrong_ones_refused() {
 fn without_roles_speakers_get_none_and_another_namespace_of_resources_is_theirs() {
     let without = [ENABLED, SERVING, r#"rbac={"create":false}"#];
     let names = names_of_speakers(&rendered("landfall", &without).unwrap());
-    let wanted = ["DaemonSet landfall-speaker", "ServiceAccount landfall-speaker"];
+    let wanted = [
+        "DaemonSet landfall-speaker",
+        "ServiceAccount landfall-speaker",
+    ];
     assert_eq!(names, wanted);
     let values = [ENABLED, r#"config.metallbNamespace="networking""#];
     let chart = rendered("landfall", &values).unwrap();

@@ -90,7 +90,9 @@ pub async fn prepare(
          beside NET_RAW",
     )?;
     let files = descriptors();
-    let limits = config.limits.limits(Some((most_listeners(None) / 2).max(1)));
+    let limits = config
+        .limits
+        .limits(Some((most_listeners(None) / 2).max(1)));
     let watches = limits.within_files(files).secrets as u64;
     let mut data_plane = DataPlane {
         files: files.saturating_sub(watches),
@@ -113,11 +115,7 @@ fn hash_secret(secret: &[u8]) -> [u8; 16] {
     let mut text = b"landfall: members of clients\n".to_vec();
     text.extend_from_slice(secret);
     let digest = digest::digest(&digest::SHA256, &text);
-    digest
-        .as_ref()
-        .first_chunk()
-        .copied()
-        .unwrap_or_default()
+    digest.as_ref().first_chunk().copied().unwrap_or_default()
 }
 
 // === impl ServingParts ===
