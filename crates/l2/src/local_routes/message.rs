@@ -82,7 +82,7 @@ impl Family {
         }
     }
 
-    /// The IP protocols whose packets are taken. ICMP tells connections about the largest packet
+    /// The IP protocols whose packets are taken. ICMP informs connections about the largest packet
     /// that a path takes.
     pub const fn protocols(self) -> [u8; 3] {
         const TCP: u8 = 6;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn our_routes_are_told_from_those_of_others() {
+    fn our_routes_are_distinguished_from_those_of_others() {
         let ours = [Answer::Route("192.0.2.7".parse().unwrap())];
         assert_eq!(listed(|_| {}), ours);
         let origin = |body: &mut Vec<u8>| body[5] = 4;

@@ -109,7 +109,7 @@ async fn routes_of_an_earlier_process_are_found_and_those_of_others_stay() {
     let other = ip("10.0.0.8");
     assert!(routes.set(&[other].into()).await.is_empty(), "it is there");
     assert_eq!(*routes.held(), [other].into());
-    // Somebody removes what is needed, and it comes back.
+    // What is needed was removed, and comes back.
     sh("ip route flush table 7947; ip rule del pref 76 ipproto tcp");
     routes.refresh().await.unwrap();
     assert!(routes.held().is_empty());
