@@ -24,7 +24,7 @@ use crate::lifetime::Lifetime;
 /// Changes of listeners that are acted upon together.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// From one look at routes, and at listeners that drain, to the next.
+/// From one check of routes, and of listeners that drain, to the next.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// What announces, until the end of its lifetime.

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use crate::plane::Serves;
 
-/// From one look at listeners that drain to the next: their address needs its route until the end.
+/// From one check of listeners that drain to the next: their address needs its route until the end.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// So many Services get their routes together.

@@ -32,7 +32,7 @@ use crate::instances::classes;
 use crate::lifetime::Lifetime;
 
 /// How long this node goes on serving once others announce its addresses: packets of hosts that
-/// have not heard of it still arrive.
+/// do not know it yet still arrive.
 const HOLD: Duration = Duration::from_secs(1);
 
 /// What is served, and what it takes. Nothing runs yet but the data plane's threads.
