@@ -167,7 +167,7 @@ impl Node {
         let program = landfall(bed.cluster.directory());
         let mut command = host.command("setpriv");
         let capabilities = if config.is_some() {
-            "-all,+net_raw,+net_admin"
+            "-all,+net_raw,+net_admin,+net_bind_service"
         } else {
             "-all,+net_raw"
         };

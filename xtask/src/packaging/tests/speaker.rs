@@ -45,7 +45,7 @@ fn speakers_that_serve_have_the_configuration_and_may_set_routes() {
         json!({"drop": ["ALL"], "add": ["NET_RAW"]})
     );
     let chart = rendered("landfall", &[ENABLED, SERVING]).unwrap();
-    let wanted = json!({"drop": ["ALL"], "add": ["NET_RAW", "NET_ADMIN"]});
+    let wanted = json!({"drop": ["ALL"], "add": ["NET_RAW", "NET_ADMIN", "NET_BIND_SERVICE"]});
     assert_eq!(capabilities(&chart), wanted);
     let arguments = pod(&chart)["containers"][0]["args"].as_array().unwrap();
     let config = json!("--config=/etc/landfall/config/landfall.yaml");
