@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::AdminApi;
+use crate::announcing::{self, Announcing};
 use crate::backend::{self, Backend};
 use crate::cli::{AccessLogArgs, ChosenArgs};
 use crate::data_plane::DataPlane;
@@ -31,7 +32,7 @@ use crate::lifetime::Lifetime;
 use crate::takeover::Handover;
 
 mod cloud_checks;
-mod facts;
+pub mod facts;
 mod inherited;
 mod machine;
 mod start_state;
@@ -87,6 +88,7 @@ pub struct Instance {
     handle: EngineHandle<Backend>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
+    announcing: Option<Announcing>,
     started: String,
     lifetime: Lifetime,
     /// The admin endpoint, which outlives the rest.
@@ -165,6 +167,8 @@ impl Instance {
             files: instances.files_for_traffic(descriptors()),
             access_log: options.access_log.over(instances.access_log()),
             shares_ports: lead.is_some(),
+            addresses: instances.addresses(),
+            announced: Vec::new(),
             hash_secret: start_state.hash_secret,
         };
         let providers = instances.live(&mut data_plane)?;
@@ -179,6 +183,11 @@ impl Instance {
             }
         }
         let handle = engine.handle();
+
+        let announced = std::mem::take(&mut data_plane.announced);
+        let handled = all_handled(handle.store.clone());
+        let proxy = data_plane.proxy.as_ref();
+        let announcing = announcing::start(announced, proxy, handled, &lifetime).await?;
 
         let Lifetime { tasks, cancel } = &lifetime;
         let (wakes, woken) = mpsc::channel(WAKES);
@@ -212,6 +221,7 @@ impl Instance {
             words,
             handle,
             proxy: data_plane.proxy,
+            announcing,
             started,
             lifetime,
             web,
@@ -243,14 +253,7 @@ impl Instance {
     /// Waits until every Service was handled, and then closes what another process handed over and
     /// no Service wants, now or as soon as none does.
     pub async fn serving(&self) {
-        let handled = || {
-            self.handle
-                .store
-                .read(|pages| pages.synced && pages.records.values().all(|record| record.handled))
-        };
-        while !handled() {
-            tokio::time::sleep(LOOK).await;
-        }
+        all_handled(self.handle.store.clone()).await;
         if let Some(proxy) = self.proxy.clone() {
             let Lifetime { tasks, cancel } = &self.lifetime;
             let (store, cancel) = (self.handle.store.clone(), cancel.clone());
@@ -329,19 +332,30 @@ impl Instance {
         if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;
         }
+        if let Some(announcing) = self.announcing {
+            announcing.remove_routes().await;
+        }
         self.web.end().await;
     }
 }
 
+/// Waits until every Service was handled.
+async fn all_handled(store: Arc<StateStore>) {
+    let handled = |pages: &Snapshot| pages.synced && pages.records.values().all(|it| it.handled);
+    while !store.read(handled) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Runs a task, and says when it has ended, also by a panic.
-async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
+pub async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
     let _ended = ended.drop_guard();
     task.await;
 }
 
 /// How many listeners the descriptors of the process let be, if nothing else needed any: one
 /// descriptor per thread and listener.
-fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
+pub fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().ok();
     let workers = workers.or_else(cores).map_or(1, NonZeroUsize::get);
     usize::try_from(descriptors()).unwrap_or(usize::MAX) / workers
