@@ -12,13 +12,13 @@ use crate::stage::Stages;
 /// Help of `fuzz`.
 pub const HELP: &str = "\
 Targets: http1-requests, http1-responses, chunked-bodies, http1-connections, http2-frames,
-proxy-headers, tls-hellos, manifests, arp-ndp-frames, membership-datagrams, membership-packets,
-bgp-messages, bgp-sessions. Each runs in a process of its own, whose memory must not grow. `cargo
-test` runs the first 3,000 cases of each. A case that fails is printed; repeat it with --target,
---seed and --first, and --cases 1.";
+proxy-headers, tls-hellos, manifests, arp-ndp-frames, bfd-packets, bgp-messages, bgp-sessions,
+membership-datagrams, membership-packets. Each runs in a process of its own, whose memory must not
+grow. `cargo test` runs the first 3,000 cases of each. A case that fails is printed; repeat it with
+--target, --seed and --first, and --cases 1.";
 
 /// Each target, the crate that has it, and the test that it is.
-const TARGETS: [(&str, &str, &str); 13] = [
+const TARGETS: [(&str, &str, &str); 14] = [
     ("http1-requests", "proxy", "http::fuzz::fuzz_http1_requests"),
     (
         "http1-responses",
@@ -40,6 +40,7 @@ const TARGETS: [(&str, &str, &str); 13] = [
     ("tls-hellos", "proxy", "tls::fuzz::fuzz_tls_hellos"),
     ("manifests", "files", "manifest::fuzz::fuzz_manifests"),
     ("arp-ndp-frames", "l2", "fsm::fuzz::fuzz_frames"),
+    ("bfd-packets", "bfd", "session::fuzz::fuzz_packets"),
     (
         "membership-datagrams",
         "membership",

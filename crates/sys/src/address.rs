@@ -106,6 +106,13 @@ impl RawAddress {
         std::ptr::from_ref(self).cast()
     }
 
+    /// The first 16 bytes, which hold all of an IPv4 address.
+    pub(crate) fn short(&self) -> libc::sockaddr {
+        // SAFETY: the union is longer than a `sockaddr` and aligned as strictly; all its bytes are
+        // initialised, and any bytes make a valid `sockaddr`.
+        unsafe { self.as_ptr().read() }
+    }
+
     pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
         std::ptr::from_mut(self).cast()
     }
