@@ -34,6 +34,8 @@ pub enum Bench {
     /// `landfall up` with many Services: time to serve them, bytes written, memory, edits
     #[command(after_help = up::HELP)]
     Up(up::UpArgs),
+    /// BFD: sessions that end although their way works, with idle and with busy cores; as root
+    Bfd,
     /// `landfall speaker` on many nodes: how long an address is silent when its node dies
     #[command(after_help = failover::HELP)]
     Failover(failover::FailoverArgs),
@@ -65,6 +67,11 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
                 debian::install(&mut stages, &[debian::FOR_BENCH]).await
             })?;
             proxy::run(place, &args)
+        }
+        Bench::Bfd => {
+            let line = ["run", "--locked", "--profile", "tools", "-p", "landfall-bfd"];
+            let example = ["--example", "busy"];
+            replace(cargo(place, &[&line[..], &example].concat()).into_std())
         }
         Bench::Ipam => {
             replace(cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std())

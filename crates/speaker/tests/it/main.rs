@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
 
 mod decide;
+mod plane;
 mod status;
 mod support;
