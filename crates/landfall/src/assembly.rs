@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use landfall_config::pools;
 use landfall_engine::leadership::Role;
 use landfall_engine::store::{Snapshot, StateStore};
-use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
+use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
 use landfall_web::guard::Names;
@@ -169,17 +169,7 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let mut config = EngineConfig::new(classes.clone());
-        if lead.is_none() {
-            config.debounce = DEBOUNCE_OF_FILES;
-        }
-        let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(Lead { role, confirmed }) = lead {
-            engine = engine.led_by(role, inherits);
-            if confirmed {
-                engine = engine.confirmed_by_facts();
-            }
-        }
+        let engine = engine(&classes, &providers, reporter, lead, inherits);
         let handle = engine.handle();
 
         let announced = std::mem::take(&mut data_plane.announced);
@@ -334,6 +324,30 @@ impl Instance {
             announcing.remove_routes().await;
         }
         self.web.end().await;
+    }
+}
+
+/// Creates the loop. `inherits`: a data plane from before goes on under it.
+fn engine<R: Report>(
+    classes: &Classes,
+    providers: &[Arc<Backend>],
+    reporter: Arc<R>,
+    lead: Option<Lead>,
+    inherits: bool,
+) -> Engine<Backend, R> {
+    let mut config = EngineConfig::new(classes.clone());
+    if lead.is_none() {
+        config.debounce = DEBOUNCE_OF_FILES;
+    }
+    let engine = Engine::new(config, providers.to_vec(), reporter);
+    let Some(Lead { role, confirmed }) = lead else {
+        return engine;
+    };
+    let engine = engine.led_by(role, inherits);
+    if confirmed {
+        engine.confirmed_by_facts()
+    } else {
+        engine
     }
 }
 

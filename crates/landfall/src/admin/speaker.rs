@@ -18,7 +18,6 @@ use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 
 use crate::backend::resources;
-use crate::commands::speaker::Running;
 use crate::logging;
 
 /// Answers for a speaker.
@@ -35,11 +34,14 @@ pub struct SpeakerApi {
 }
 
 /// What a node serves itself.
-#[derive(Debug)]
-struct ServedView {
-    view: watch::Receiver<Arc<ServingView>>,
-    serving: Arc<Serving>,
-    proxy: Arc<Proxy>,
+#[derive(Clone, Debug)]
+pub struct ServedView {
+    /// The Services, and what can't be served of them.
+    pub view: watch::Receiver<Arc<ServingView>>,
+    /// Their listeners.
+    pub serving: Arc<Serving>,
+    /// What carries their traffic.
+    pub proxy: Arc<Proxy>,
 }
 
 // === impl SpeakerApi ===
@@ -63,17 +65,9 @@ impl SpeakerApi {
         }
     }
 
-    /// The same, with what this node serves itself.
-    pub fn serving(self, running: &Running) -> Self {
-        let data_plane = ServedView {
-            view: running.view.clone(),
-            serving: Arc::clone(&running.serving),
-            proxy: Arc::clone(&running.proxy),
-        };
-        Self {
-            data_plane: Some(data_plane),
-            ..self
-        }
+    /// The same, with what this node serves itself, if it does.
+    pub fn serving(self, data_plane: Option<ServedView>) -> Self {
+        Self { data_plane, ..self }
     }
 
     fn speaker(&self) -> SpeakerMetrics {
