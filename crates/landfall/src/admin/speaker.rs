@@ -9,7 +9,6 @@ use landfall_local::Serving;
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::status::ServiceStatus;
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
 use landfall_proxy::Proxy;
 use landfall_speaker::serve::ServingView;
@@ -199,18 +198,18 @@ impl ServedView {
 
     fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
         let view = self.view.borrow().clone();
-        let uid = view.services.get(key)?;
+        let served = view.services.get(key)?;
         let problem = view.problems.get(key);
         let problem = problem.map(|why| Reason::warning(Code::ListenFailed, why.clone()));
         Some(ServiceView {
             key: key.clone(),
-            uid: uid.clone(),
+            uid: served.uid.clone(),
             class: None,
             origin: None,
-            status: ServiceStatus::default(),
+            status: served.status.clone(),
             reasons: problem.into_iter().collect(),
             address: None,
-            listeners: self.serving.live(uid),
+            listeners: self.serving.live(&served.uid),
             left_out: Vec::new(),
             pending: Vec::new(),
         })
