@@ -14,16 +14,20 @@ use landfall_model::plan::{PlannedKind, PlannedStep};
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Reason, Severity};
 use landfall_model::rows::Fact;
+use landfall_model::status::ConditionType;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::backend::{Adopted, Backend, Mode};
-use crate::cli::{AdoptArgs, TextOutput};
+use crate::cli::{AdoptArgs, AdoptFrom, TextOutput};
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::text::counted;
 
+use apply::Turn;
+
 mod apply;
+mod metallb;
 
 /// Said on standard error, whatever is printed.
 const WARNING: &str = "two controllers must never work on the same Services: stop the \
@@ -58,6 +62,9 @@ struct Takeover {
 
 /// Runs the command; says whether every Service can be served as it is.
 pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
+    if let Some(AdoptFrom::MetalLb(args)) = args.from {
+        return metallb::run(args).await;
+    }
     let mut instances = Instances::read(&args.instances).await?;
     instances.ensure_active()?;
     writeln!(std::io::stderr(), "warning: {WARNING}")?;
@@ -84,9 +91,21 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
     if !args.apply {
         return Ok(sound);
     }
+    anyhow::ensure!(
+        !instances.serves_here(),
+        "--apply would also begin to serve Services on this machine, for which landfall.yaml has \
+        an instance; start landfall controller where it should run"
+    );
     let keys = survey.services.into_iter();
     let keys = keys.filter(|it| !it.is_refused()).map(|it| it.service);
-    Ok(apply::run(&args, instances, keys.collect()).await? && sound)
+    let turn = Turn {
+        cluster: &args.cluster,
+        lease: &args.lease,
+        output: args.output,
+        condition: ConditionType::Programmed,
+        held: "a controller of Landfall that holds it takes over by itself",
+    };
+    Ok(turn.run(instances, &keys.collect::<Vec<_>>()).await? && sound)
 }
 
 fn is_error(reason: &Reason) -> bool {
