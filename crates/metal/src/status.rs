@@ -37,8 +37,15 @@ pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
 
 /// Returns what is published of addresses. Nodes deliver the traffic themselves: kube-proxy takes
 /// the addresses from the status.
+///
+/// MetalLB publishes addresses that a Service asks for in the order of their texts, and elects by
+/// the first one: in another order they would move to another node.
 pub(crate) fn published(spec: &LoadBalancerSpec, held: &[IpAddr]) -> Published {
-    landfall_addressing::published(spec, held, IpMode::Vip)
+    let mut held = held.to_vec();
+    if !spec.address.requested.is_empty() {
+        held.sort_by_cached_key(ToString::to_string);
+    }
+    landfall_addressing::published(spec, &held, IpMode::Vip)
 }
 
 /// Returns why no node announces an address, whatever the nodes.

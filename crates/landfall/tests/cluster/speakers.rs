@@ -26,16 +26,16 @@ use crate::network::inside;
 use crate::replica::landfall;
 use crate::traffic::Backend;
 
-const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
+pub const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
 const USER: &str = "system:serviceaccount:landfall-system:landfall-speaker";
-const HUB: &str = "10.78.0.254";
+pub const HUB: &str = "10.78.0.254";
 const ADDRESS: &str = "10.78.0.200";
 
 /// A program that ends with the test.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
@@ -53,19 +53,19 @@ impl Drop for Running {
     }
 }
 
-fn sh(script: &str) {
+pub fn sh(script: &str) {
     let output = Command::new("sh").args(["-euc", script]).output().unwrap();
     assert!(output.status.success(), "{script}: {output:?}");
 }
 
 /// A network namespace with an interface `eth0` on the bridge.
-struct Host {
+pub struct Host {
     holder: Running,
     name: String,
 }
 
 impl Host {
-    fn start(name: &str, address: &str) -> Self {
+    pub fn start(name: &str, address: &str) -> Self {
         let holder = Running::start(Command::new("unshare").args(["--net", "sleep", "infinity"]));
         let host = Self {
             holder,
@@ -98,7 +98,7 @@ impl Host {
     }
 
     /// A program inside.
-    fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args([self.namespace(), program.to_owned()]);
         command
@@ -119,7 +119,7 @@ impl Host {
 }
 
 /// A node with its programs.
-struct Node {
+pub struct Node {
     host: Host,
     speaker: Running,
     _kube_proxy: Running,
@@ -157,7 +157,7 @@ impl Node {
     }
 
     /// The speaker has the capability `NET_RAW`, and no other.
-    fn speak(bed: &Bed, host: &Host, number: usize) -> Running {
+    pub fn speak(bed: &Bed, host: &Host, number: usize) -> Running {
         let keys = bed.write("keys", "the key of these speakers\n");
         let kubeconfig = from_nodes(bed, USER, &["system:serviceaccounts"]);
         let name = format!("node-{number}");
@@ -182,7 +182,7 @@ impl Node {
 }
 
 /// A kubeconfig that works from nodes.
-fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
+pub fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
     let local = bed.cluster.identity(user, groups).unwrap();
     let config = std::fs::read_to_string(&local).unwrap();
     let name = format!("{}-of-nodes", local.file_stem().unwrap().to_str().unwrap());

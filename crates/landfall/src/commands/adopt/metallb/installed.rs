@@ -21,6 +21,9 @@ pub struct Installed {
     pub ignores_exclude_label: bool,
     /// Its webhook configurations that refuse every change while its controller does not run.
     pub webhooks: BTreeSet<String>,
+    /// Its conversion of `BGPPeer` objects, which only its controller carries out, is needed for
+    /// those that are stored in the older version.
+    pub converts_peers: bool,
     /// Patterns of interfaces that it does not announce on, where they are not those shipped.
     pub excluded_interfaces: Vec<String>,
     /// The nodes that say that they announce a Service.
@@ -72,6 +75,9 @@ const READ: [(&str, &str, Scope); 8] = [
     ),
 ];
 
+/// The definition of `BGPPeer`.
+const PEERS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bgppeers.metallb.io";
+
 #[derive(Clone, Copy)]
 enum Scope {
     Own(&'static str),
@@ -120,7 +126,23 @@ impl Installed {
                 }
             }
         }
+        let what = "get customresourcedefinitions.apiextensions.k8s.io";
+        match objects::get(connection, PEERS, what).await {
+            Ok(definition) => definition
+                .iter()
+                .for_each(|it| installed.take_definition(it)),
+            Err(error) => installed.unread.push((error.to_string(), false)),
+        }
         installed
+    }
+
+    fn take_definition(&mut self, definition: &Value) {
+        let strategy = text(definition, "/spec/conversion/strategy");
+        let stored = definition
+            .pointer("/status/storedVersions")
+            .and_then(Value::as_array);
+        let is_older = stored.is_some_and(|all| all.iter().any(|it| it == "v1beta1"));
+        self.converts_peers = strategy == "Webhook" && is_older;
     }
 
     fn take(&mut self, what: &str, object: &Value) {
@@ -372,6 +394,20 @@ mod tests {
         ]);
         assert_eq!(found.webhooks, BTreeSet::from(["a".to_owned()]));
         assert_eq!(found.outdated, ["ConfigMap config", "AddressPool old"]);
+    }
+
+    #[test]
+    fn a_conversion_is_needed_for_peers_that_are_stored_in_the_older_version() {
+        let needed = |strategy: &str, stored: &[&str]| {
+            let mut installed = Installed::default();
+            installed.take_definition(&json!({
+                "spec": {"conversion": {"strategy": strategy}},
+                "status": {"storedVersions": stored},
+            }));
+            installed.converts_peers
+        };
+        assert!(needed("Webhook", &["v1beta1", "v1beta2"]));
+        assert!(!needed("Webhook", &["v1beta2"]) && !needed("None", &["v1beta1"]));
     }
 
     #[test]

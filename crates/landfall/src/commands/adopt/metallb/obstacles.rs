@@ -67,6 +67,7 @@ pub fn first(
     first.extend(of_other_classes(unserved));
     first.extend(by_bgp_alone(rows, electorate));
     first.extend(webhooks(installed, writes_pools));
+    first.extend(conversion(installed));
     first.extend(running(installed));
     first
 }
@@ -314,6 +315,17 @@ fn webhooks(installed: &Installed, writes_pools: bool) -> Option<Obstacle> {
     Some(Obstacle {
         blocks: writes_pools,
         ..obstacle
+    })
+}
+
+fn conversion(installed: &Installed) -> Option<Obstacle> {
+    installed.converts_peers.then(|| {
+        let what = "BGPPeers that are stored in the version v1beta1 can't be read while MetalLB's \
+                    controller, which converts them, does not run";
+        Obstacle::advice(
+            what.to_owned(),
+            "kubectl apply -f deploy/crds.yaml".to_owned(),
+        )
     })
 }
 
