@@ -1,4 +1,4 @@
-//! Objects of any kind as JSON, for commands that look at what other programs have installed.
+//! Objects of any kind as JSON, for commands that read what other programs have installed.
 
 use std::time::Duration;
 

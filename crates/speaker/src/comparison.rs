@@ -81,7 +81,7 @@ impl Electorate {
 
     /// Returns the node from which our speakers announce each address; `None`: from no node.
     pub fn landfall(&self) -> BTreeMap<IpAddr, Option<String>> {
-        // Of which node the Board is makes no difference to who owns an address.
+        // Which node the Board is of makes no difference to the owner of an address.
         let mut board = Board::new("", self.rules);
         board.set_advertisements(self.advertisements.clone(), self.services.iter().cloned());
         board.set_nodes(self.nodes.clone());

@@ -103,7 +103,9 @@ fn metallb_has_two_owners_for_an_address_that_services_share_with_others_before_
 
 proptest! {
     #[test]
-    fn nothing_moves_between_the_two_where_no_address_is_shared(lasts in proptest::collection::btree_set(1_u8..255, 1..20)) {
+    fn nothing_moves_between_the_two_where_no_address_is_shared(
+        lasts in proptest::collection::btree_set(1_u8..255, 1..20),
+    ) {
         let texts: Vec<String> = lasts.iter().map(|last| format!("192.0.2.{last}")).collect();
         let facts = texts.iter().enumerate();
         let facts = facts.flat_map(|(place, text)| service(&format!("s{place}"), &[text]));

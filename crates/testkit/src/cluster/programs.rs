@@ -201,7 +201,7 @@ fn built(program: Program, cache: &Path) -> Result<PathBuf, ClusterError> {
 }
 
 /// Returns what `build` writes, unless it is there already or another test just wrote it. `of`: for
-/// people who wait for it.
+/// people that wait for it.
 pub(super) fn built_once(
     name: &'static str,
     cache: &Path,
