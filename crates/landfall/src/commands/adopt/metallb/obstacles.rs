@@ -23,8 +23,8 @@ pub struct Obstacle {
     pub remedy: String,
     /// Nothing is taken over before.
     pub blocks: bool,
-    /// It is that MetalLB runs, which is as it should be until the take-over.
-    pub is_running: bool,
+    /// It goes with MetalLB itself, which is to run until the take-over.
+    pub of_metallb: bool,
 }
 
 /// The longest list of Services in one line.
@@ -40,7 +40,7 @@ impl Obstacle {
             what,
             remedy,
             blocks: true,
-            is_running: false,
+            of_metallb: false,
         }
     }
 
@@ -205,7 +205,7 @@ pub fn running(installed: &Installed) -> Option<Obstacle> {
         )
     };
     Some(Obstacle {
-        is_running: true,
+        of_metallb: true,
         ..Obstacle::blocking(
             format!(
                 "MetalLB's controller runs in {namespace} ({}): two controllers must never work \
@@ -314,6 +314,7 @@ fn webhooks(installed: &Installed, writes_pools: bool) -> Option<Obstacle> {
     let obstacle = Obstacle::advice(what.to_owned(), remedy);
     Some(Obstacle {
         blocks: writes_pools,
+        of_metallb: true,
         ..obstacle
     })
 }

@@ -209,7 +209,7 @@ impl Survey {
     /// Whether nothing but MetalLB itself is in the way, and no address moves.
     pub fn is_sound(&self) -> bool {
         !self.problems.iter().any(is_error)
-            && self.first.iter().all(|it| it.is_running || !it.blocks)
+            && self.first.iter().all(|it| it.of_metallb || !it.blocks)
             && !self.services.iter().any(|it| it.moves || it.is_refused())
     }
 

@@ -116,9 +116,10 @@ async fn addresses_are_kept_and_announced_from_the_same_node() {
     let text = text::describe(&survey, Some("instances: []\n"));
     let kept = "default/web (metal)\n  keeps 192.0.2.7 of pool lan, announced from n";
     assert!(text.contains(kept), "{text}");
-    let summary = "2 Services: 0 move to an address, 0 are announced from another node, 0 taken \
-                   over already; --apply writes the status of 2 others and an annotation of 0 \
-                   pools\n";
+    let summary = "2 Services: 0 would lose an address, 0 would be announced from another \
+                   node, \
+                   0 taken over already; --apply writes the status of 2 others and an annotation \
+                   of 0 pools\n";
     assert!(text.ends_with(summary), "{text}");
 }
 

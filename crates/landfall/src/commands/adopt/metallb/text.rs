@@ -100,17 +100,10 @@ fn summary(text: &mut String, survey: &Survey) {
     let written = count(&|it| !it.taken_over && !it.addresses.is_empty() && !it.is_refused());
     let _ = writeln!(
         text,
-        "{}: {} an address, {} announced from another node, {done} taken over already; --apply \
-         writes the status of {} and an annotation of {}",
+        "{}: {moved} would lose an address, {changed} would be announced from another node, {done} \
+         taken over already; --apply writes the status of {} and an annotation of {}",
         counted(services.len(), "Service"),
-        either(moved, "moves to", "move to"),
-        either(changed, "is", "are"),
         counted(written, "other"),
         counted(survey.pools.len(), "pool"),
     );
-}
-
-/// Returns a number with a verb in the singular or plural.
-fn either(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
