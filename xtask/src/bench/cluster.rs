@@ -333,7 +333,7 @@ impl Controller {
             if began.elapsed() > TIMEOUT {
                 bail!("not all is served after {TIMEOUT:?}");
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
         if count > 0 {
             self.took = self.began.elapsed();
