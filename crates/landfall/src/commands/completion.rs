@@ -41,6 +41,13 @@ fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     for command in commands {
         let name = format!("landfall-{}", command.get_name());
         pages.push(page(command, &name)?);
+        // Of `help` there is one for all.
+        let inner = command
+            .get_subcommands()
+            .filter(|it| it.get_name() != "help");
+        for command in inner {
+            pages.push(page(command, &format!("{name}-{}", command.get_name()))?);
+        }
     }
     let names: Vec<String> = pages.iter().map(|(name, _)| name.clone()).collect();
     for (name, text) in &mut pages {
