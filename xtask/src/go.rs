@@ -1,5 +1,5 @@
-//! Go, which builds the Kubernetes and the MetalLB of the tests and helm: whether it is here and new
-//! enough, asked before minutes are spent.
+//! Go, which builds the Kubernetes and the MetalLB of the tests and helm: whether it is here and
+//! new enough, asked before minutes are spent.
 
 use std::path::Path;
 

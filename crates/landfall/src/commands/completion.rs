@@ -41,12 +41,11 @@ fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     for command in commands {
         let name = format!("landfall-{}", command.get_name());
         pages.push(page(command, &name)?);
-        // Of `help` there is one for all.
-        let inner = command
-            .get_subcommands()
-            .filter(|it| it.get_name() != "help");
-        for command in inner {
-            pages.push(page(command, &format!("{name}-{}", command.get_name()))?);
+        // `help` has every command once more.
+        let is_help = |it: &clap::Command| it.get_name() == "help";
+        let inner = command.get_subcommands();
+        for inner in inner.filter(|it| !is_help(it) && !is_help(command)) {
+            pages.push(page(inner, &format!("{name}-{}", inner.get_name()))?);
         }
     }
     let names: Vec<String> = pages.iter().map(|(name, _)| name.clone()).collect();
