@@ -38,6 +38,9 @@ pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> P
 
 /// Returns what is published of addresses. kube-proxy takes the addresses that it serves from the
 /// status; those that speakers serve it must not intercept, on no node.
+///
+/// MetalLB publishes addresses that a Service asks for in the order of their texts, and elects by
+/// the first one: in another order they would move to another node.
 pub(crate) fn published(
     spec: &LoadBalancerSpec,
     held: &[IpAddr],
@@ -47,7 +50,11 @@ pub(crate) fn published(
         DataPlane::KubeProxy => IpMode::Vip,
         DataPlane::Landfall => IpMode::Proxy,
     };
-    landfall_addressing::published(spec, held, mode)
+    let mut held = held.to_vec();
+    if !spec.address.requested.is_empty() {
+        held.sort_by_cached_key(ToString::to_string);
+    }
+    landfall_addressing::published(spec, &held, mode)
 }
 
 /// Returns why no node announces an address, whatever the nodes.

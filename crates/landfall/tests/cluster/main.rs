@@ -26,6 +26,7 @@ mod kube_proxy;
 mod last_known;
 mod lifecycle;
 mod metal;
+mod metallb;
 mod openstack;
 mod outage;
 mod plane;
