@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::AdminApi;
 use crate::announcing::{self, Announcing};
 use crate::backend::{self, Backend};
-use crate::cli::AccessLogArgs;
+use crate::cli::{AccessLogArgs, ChosenArgs};
 use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
@@ -64,6 +65,10 @@ pub struct Options {
     pub workers: Option<NonZeroUsize>,
     /// What is noted of traffic.
     pub access_log: AccessLogArgs,
+    /// The Services of a cluster that are meant.
+    pub chosen: ChosenArgs,
+    /// From one check of everything in the clouds to the next, at most.
+    pub audit_every: Duration,
 }
 
 /// The part of this replica among several.
@@ -169,7 +174,9 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let engine = engine(&classes, &providers, reporter, lead, inherits);
+        let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
+        let engine = Engine::new(config, providers.clone(), reporter);
+        let engine = led(engine, lead, inherits);
         let handle = engine.handle();
 
         let announced = std::mem::take(&mut data_plane.announced);
@@ -327,19 +334,12 @@ impl Instance {
     }
 }
 
-/// Creates the loop. `inherits`: a data plane from before goes on under it.
-fn engine<R: Report>(
-    classes: &Classes,
-    providers: &[Arc<Backend>],
-    reporter: Arc<R>,
+/// Lets the loop follow what this replica does. `inherits`: a data plane from before goes on.
+fn led<R: Report>(
+    engine: Engine<Backend, R>,
     lead: Option<Lead>,
     inherits: bool,
 ) -> Engine<Backend, R> {
-    let mut config = EngineConfig::new(classes.clone());
-    if lead.is_none() {
-        config.debounce = DEBOUNCE_OF_FILES;
-    }
-    let engine = Engine::new(config, providers.to_vec(), reporter);
     let Some(Lead { role, confirmed }) = lead else {
         return engine;
     };
@@ -391,6 +391,19 @@ async fn report_serving(store: &StateStore, serving: &watch::Sender<bool>) {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// How the engine of a process runs, whose facts may come from files.
+fn engine_config(audit_every: Duration, classes: Classes, of_files: bool) -> EngineConfig {
+    let mut config = EngineConfig {
+        audit_every,
+        audit_seed: RandomState::new().hash_one(()),
+        ..EngineConfig::new(classes)
+    };
+    if of_files {
+        config.debounce = DEBOUNCE_OF_FILES;
+    }
+    config
 }
 
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.

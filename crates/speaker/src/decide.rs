@@ -232,7 +232,8 @@ impl Decider {
             let announcement = Announcement {
                 interfaces: owned.interfaces,
                 start: owned.start,
-                revision: 0,
+                // Another node may have announced it meanwhile, and hosts may send there.
+                revision: self.members.reunions,
             };
             (address, announcement)
         });

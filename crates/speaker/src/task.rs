@@ -25,7 +25,7 @@ use crate::status::Desired;
 
 /// The time in which members find each other after a start. A node that announced at once would
 /// take every address for its own.
-const FIND: Duration = Duration::from_secs(1);
+pub const FIND: Duration = Duration::from_secs(1);
 
 /// What the loop is connected to.
 #[derive(Debug)]
