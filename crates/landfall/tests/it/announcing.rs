@@ -139,7 +139,8 @@ async fn configured() -> Lab {
     let config = lab.path("landfall.yaml");
     std::fs::write(&config, CONFIG).unwrap();
     let lab = lab.options(&["--config", config.to_str().unwrap()]);
-    let service = svc("web").tcp(8080).udp(5353).members(&[member().await]);
+    let service = svc("web").port("web", "TCP", 8080).port("dns", "UDP", 5353);
+    let service = service.members(&[member().await]);
     let service = service.spec("ipFamilyPolicy: RequireDualStack");
     let service = service.spec("ipFamilies: [IPv4, IPv6]");
     lab.write("web.yaml", &service.yaml());
