@@ -1,5 +1,5 @@
-//! Sessions with FRR 8.4.4 and BIRD 2.0.12 as they went over the wire, replayed byte by byte: lines of
-//! microseconds, direction and packet.
+//! Sessions with FRR 8.4.4 and BIRD 2.0.12 as they went over the wire, replayed byte by byte: lines
+//! of microseconds, direction and packet.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
