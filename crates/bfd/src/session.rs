@@ -248,7 +248,7 @@ impl Session {
     }
 
     /// Returns when [`Session::expire`] has something to do; nothing if only a packet can change
-    /// that.
+    /// that. A session that is closed is to be dropped then.
     pub fn deadline(&self) -> Option<Instant> {
         [
             self.detection_deadline(),
