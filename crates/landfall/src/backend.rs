@@ -35,7 +35,7 @@ mod metal;
 mod openstack;
 mod report;
 
-pub use local::pool_problems;
+pub use local::{pool_problems, resources};
 pub use openstack::of_cloud_conf;
 pub use report::{
     Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owners, Unusable, camel_cased,
@@ -184,8 +184,18 @@ impl Setup {
     pub fn local(instance: &str) -> Self {
         Self {
             instance: instance.to_owned(),
-            kind: AnySetup::Local(Box::new(local::Local)),
+            kind: AnySetup::Local(Box::default()),
         }
+    }
+
+    /// Whether its provider carries traffic in this process.
+    pub fn carries_traffic(&self) -> bool {
+        matches!(self.kind, AnySetup::Local(_))
+    }
+
+    /// Whether its provider is on bare metal, as MetalLB is.
+    pub fn is_metal(&self) -> bool {
+        matches!(self.kind, AnySetup::Metal(_))
     }
 
     /// Writes into the log what the files say that is not what it seems.
@@ -202,6 +212,11 @@ impl Backend {
     /// Whether it reads a cloud, now or when it is asked.
     pub fn reads_a_cloud(&self) -> bool {
         !self.is_in_process() && self.mode != Mode::Offline
+    }
+
+    /// Whether it is on bare metal, as MetalLB is.
+    pub fn is_metal(&self) -> bool {
+        matches!(self.provider, AnyProvider::Metal(_))
     }
 
     fn reads(&self) -> bool {

@@ -24,9 +24,10 @@ use landfall_model::view::PoolView;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::data_plane::DataPlane;
 use crate::observed::{Announced, Observed};
 use crate::status;
-use crate::support::support;
+use crate::support::{by_kube_proxy, by_landfall};
 
 /// The resources that it reads beside pools.
 const RESOURCES: &[ResourceKind] = &[
@@ -41,6 +42,7 @@ const RESOURCES: &[ResourceKind] = &[
 #[derive(Debug)]
 pub struct Metal {
     state: Mutex<State>,
+    data_plane: DataPlane,
     /// Notified whenever an address may have been given up.
     warming: Notify,
     profile: ProviderProfile,
@@ -63,14 +65,14 @@ struct State {
 
 impl Default for Metal {
     fn default() -> Self {
-        Self::new()
+        Self::new(DataPlane::default())
     }
 }
 
 impl Metal {
     /// Creates a provider that holds no address yet.
-    pub fn new() -> Self {
-        Self::with(State::default())
+    pub fn new(data_plane: DataPlane) -> Self {
+        Self::with(data_plane, State::default())
     }
 
     /// The same, with rules about what may be an endpoint.
@@ -90,7 +92,7 @@ impl Metal {
     /// Copies what is held now, for plans.
     #[must_use]
     pub fn sandbox(&self) -> Self {
-        let copy = Self::with(self.state().clone());
+        let copy = Self::with(self.data_plane, self.state().clone());
         copy.allowing(self.profile.members.clone())
             .within(self.profile.limits)
     }
@@ -102,7 +104,11 @@ impl Metal {
         state.refused.clone()
     }
 
-    fn with(state: State) -> Self {
+    fn with(data_plane: DataPlane, state: State) -> Self {
+        let support = match data_plane {
+            DataPlane::KubeProxy => by_kube_proxy,
+            DataPlane::Landfall => by_landfall,
+        };
         let profile = ProviderProfile {
             provider: "metal",
             target: Target::Pod,
@@ -115,6 +121,7 @@ impl Metal {
         };
         Self {
             state: Mutex::new(state),
+            data_plane,
             warming: Notify::new(),
             profile,
         }
@@ -174,7 +181,8 @@ impl Provider for Metal {
         let addresses = match &want.load_balancer {
             None => plan_removal(want, &have.addresses),
             Some(spec) => {
-                let publish = |addresses: &[IpAddr]| status::published(spec, addresses);
+                let publish =
+                    |addresses: &[IpAddr]| status::published(spec, addresses, self.data_plane);
                 plan(want, &have.addresses, false, publish)?
             }
         };
@@ -191,7 +199,7 @@ impl Provider for Metal {
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
-        status::status(want, have)
+        status::status(want, have, self.data_plane)
     }
 
     /// Names nothing: what it holds is in its own memory, and it has nothing outside of that.

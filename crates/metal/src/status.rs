@@ -9,14 +9,15 @@ use landfall_model::provider::{ProviderStatus, Published};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::IpMode;
 
+use crate::data_plane::DataPlane;
 use crate::observed::{Announced, Observed};
 
 /// Addresses, and why no traffic can arrive if none can.
-pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
+pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> ProviderStatus {
     let Some(spec) = &want.load_balancer else {
         return ProviderStatus::default();
     };
-    let Published { ingress, marks } = published(spec, &have.addresses.held);
+    let Published { ingress, marks } = published(spec, &have.addresses.held, data_plane);
     let mut status = ProviderStatus {
         ingress,
         marks,
@@ -35,10 +36,25 @@ pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
     status
 }
 
-/// Returns what is published of addresses. Nodes deliver the traffic themselves: kube-proxy takes
-/// the addresses from the status.
-pub(crate) fn published(spec: &LoadBalancerSpec, held: &[IpAddr]) -> Published {
-    landfall_addressing::published(spec, held, IpMode::Vip)
+/// Returns what is published of addresses. kube-proxy takes the addresses that it serves from the
+/// status; those that speakers serve it must not intercept, on no node.
+///
+/// MetalLB publishes addresses that a Service asks for in the order of their texts, and elects by
+/// the first one: in another order they would move to another node.
+pub(crate) fn published(
+    spec: &LoadBalancerSpec,
+    held: &[IpAddr],
+    data_plane: DataPlane,
+) -> Published {
+    let mode = match data_plane {
+        DataPlane::KubeProxy => IpMode::Vip,
+        DataPlane::Landfall => IpMode::Proxy,
+    };
+    let mut held = held.to_vec();
+    if !spec.address.requested.is_empty() {
+        held.sort_by_cached_key(ToString::to_string);
+    }
+    landfall_addressing::published(spec, &held, mode)
 }
 
 /// Returns why no node announces an address, whatever the nodes.

@@ -9,10 +9,12 @@
 
 pub mod address;
 pub mod arrival;
+pub mod bgp;
 pub mod clock;
 pub mod datagram;
 pub mod epoll;
 pub mod files;
+pub mod interfaces;
 pub mod limits;
 pub mod listen;
 pub mod local_port;

@@ -1,6 +1,8 @@
 //! What a speaker announces and reports, without sockets.
 #![expect(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
 
+mod comparison;
 mod decide;
+mod plane;
 mod status;
 mod support;
