@@ -268,6 +268,21 @@ impl Bed {
         self.until_ready(contestant, number).await
     }
 
+    /// Starts speakers again that ended by themselves.
+    pub fn revive(&mut self, contestant: &Contestant) -> anyhow::Result<()> {
+        let files = self.cluster.directory().to_owned();
+        for node in &mut self.nodes {
+            let Some(speaker) = &mut node.speaker else {
+                continue;
+            };
+            if let Some(status) = speaker.0.try_wait()? {
+                eprintln!("the speaker of node {} ended: {status}", node.number);
+                node.speak(contestant, &files)?;
+            }
+        }
+        Ok(())
+    }
+
     async fn until_ready(&self, contestant: &Contestant, node: u8) -> anyhow::Result<()> {
         let began = Instant::now();
         while contestant.has_admin() && get(node, "/readyz").await.is_none() {
