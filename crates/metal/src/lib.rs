@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod events;
 mod observed;
 mod provider;
 mod status;

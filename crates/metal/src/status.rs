@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use landfall_addressing::remarks;
+use landfall_addressing::{missing_family, remarks};
 use landfall_model::dialect::metallb::ALLOCATED_FROM_POOL;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::provider::{ProviderStatus, Published};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::IpMode;
 
+use crate::events::ADDITIONAL_ASSIGN_FAILED;
 use crate::observed::{Announced, Observed};
 
 /// Addresses, and why no traffic can arrive if none can.
@@ -16,18 +17,20 @@ pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
     let Some(spec) = &want.load_balancer else {
         return ProviderStatus::default();
     };
-    let Published { ingress, marks } = published(spec, &have.addresses.held);
+    let held = &have.addresses.held;
+    let Published { ingress, marks } = published(spec, have, held);
     let mut status = ProviderStatus {
         ingress,
         marks,
         ..ProviderStatus::default()
     };
-    // All addresses of a Service are of one pool.
-    let pool = have.announced.iter().find_map(|it| it.pool.clone());
-    let pool = pool.map(|pool| (ALLOCATED_FROM_POOL.to_owned(), pool));
-    status.marks.extend(pool);
     status.remarks = remarks(want, spec, &have.addresses);
-    for announced in &have.announced {
+    let lacking = missing_family(want, spec, &have.addresses);
+    let lacking = lacking.map(|reason| (ADDITIONAL_ASSIGN_FAILED, reason));
+    status.notices.extend(lacking);
+    // Before it holds any: those that it is about to get.
+    let matters = |it: &&Announced| held.is_empty() || held.contains(&it.address);
+    for announced in have.announced.iter().filter(matters) {
         status.waiting.extend(silence(spec, have, announced));
         status.remarks.extend(not_by_bgp(announced));
     }
@@ -35,10 +38,17 @@ pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
     status
 }
 
-/// Returns what is published of addresses. Nodes deliver the traffic themselves: kube-proxy takes
-/// the addresses from the status.
-pub(crate) fn published(spec: &LoadBalancerSpec, held: &[IpAddr]) -> Published {
-    landfall_addressing::published(spec, held, IpMode::Vip)
+/// Returns what is published of addresses, with their pool. Nodes deliver the traffic themselves:
+/// kube-proxy takes the addresses from the status.
+pub(crate) fn published(spec: &LoadBalancerSpec, have: &Observed, held: &[IpAddr]) -> Published {
+    let mut published = landfall_addressing::published(spec, held, IpMode::Vip);
+    // All addresses of a Service are of one pool.
+    let of_them = |it: &&Announced| held.contains(&it.address);
+    let mut announced = have.announced.iter().filter(of_them);
+    let pool = announced.find_map(|it| it.pool.clone());
+    let pool = pool.map(|pool| (ALLOCATED_FROM_POOL.to_owned(), pool));
+    published.marks.extend(pool);
+    published
 }
 
 /// Returns why no node announces an address, whatever the nodes.
