@@ -1,6 +1,7 @@
 //! What can be typed: every command, option and default, and the help that teaches them.
 
 mod ask;
+mod chosen;
 mod cloud;
 mod serve;
 mod speaker;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use landfall_config::access_log;
 
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
+pub use chosen::ChosenArgs;
 pub use cloud::{AdoptArgs, OrphansArgs};
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,

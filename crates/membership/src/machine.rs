@@ -163,6 +163,9 @@ pub struct Machine {
     /// Answers that may still be given until `next_hello` to datagrams that may be repeated.
     sessions_left: u32,
     revision: u64,
+    reunions: u64,
+    /// The last incarnation of this node that another one held for dead.
+    buried: Option<u64>,
     counts: Counts,
     out: Vec<Datagram>,
 }
@@ -232,6 +235,8 @@ impl Machine {
             next_contact: now,
             sessions_left: 0,
             revision: 0,
+            reunions: 0,
+            buried: None,
             counts: Counts::default(),
             out: Vec::new(),
         })
@@ -330,9 +335,15 @@ impl Machine {
         present.collect()
     }
 
-    /// Grows when [`Machine::peers`] change.
+    /// Grows when [`Machine::peers`] or [`Machine::reunions`] change.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Grows when this node meets one that may have acted without it: it was new, or one of the two
+    /// held the other for dead, or may have.
+    pub fn reunions(&self) -> u64 {
+        self.reunions
     }
 
     /// Counts since the start.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It opens nothing. Speakers on the nodes read the status that it reports and announce the
-//! addresses; kube-proxy on the nodes delivers what arrives there. It never reads a manifest, never
+//! addresses; kube-proxy on the nodes, or the speakers themselves, serve what arrives there. It never reads a manifest, never
 //! writes a status, and never says that an address is announced: only a speaker knows that.
 
 #![forbid(unsafe_code)]
@@ -20,4 +20,4 @@ mod status;
 mod support;
 
 pub use observed::Observed;
-pub use provider::{Metal, watch_cooling};
+pub use provider::{DataPlane, Metal, watch_cooling};

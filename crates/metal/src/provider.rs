@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::event_reason;
 use crate::observed::{Announced, Observed};
 use crate::status;
-use crate::support::support;
+use crate::support::{by_kube_proxy, by_landfall};
 
 /// The resources that it reads beside pools.
 const RESOURCES: &[ResourceKind] = &[
@@ -38,10 +38,21 @@ const RESOURCES: &[ResourceKind] = &[
     ResourceKind::BfdProfile,
 ];
 
+/// What serves the addresses on the nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataPlane {
+    /// kube-proxy, or what stands in for it.
+    #[default]
+    KubeProxy,
+    /// The speakers, with the data plane of Landfall.
+    Landfall,
+}
+
 /// Assigns addresses that speakers announce.
 #[derive(Debug)]
 pub struct Metal {
     state: Mutex<State>,
+    data_plane: DataPlane,
     /// Notified whenever an address may have been given up.
     warming: Notify,
     profile: ProviderProfile,
@@ -64,14 +75,14 @@ struct State {
 
 impl Default for Metal {
     fn default() -> Self {
-        Self::new()
+        Self::new(DataPlane::default())
     }
 }
 
 impl Metal {
     /// Creates a provider that holds no address yet.
-    pub fn new() -> Self {
-        Self::with(State::default())
+    pub fn new(data_plane: DataPlane) -> Self {
+        Self::with(data_plane, State::default())
     }
 
     /// The same, with rules about what may be an endpoint.
@@ -91,7 +102,7 @@ impl Metal {
     /// Copies what is held now, for plans.
     #[must_use]
     pub fn sandbox(&self) -> Self {
-        let copy = Self::with(self.state().clone());
+        let copy = Self::with(self.data_plane, self.state().clone());
         copy.allowing(self.profile.members.clone())
             .within(self.profile.limits)
     }
@@ -103,7 +114,11 @@ impl Metal {
         state.refused.clone()
     }
 
-    fn with(state: State) -> Self {
+    fn with(data_plane: DataPlane, state: State) -> Self {
+        let support = match data_plane {
+            DataPlane::KubeProxy => by_kube_proxy,
+            DataPlane::Landfall => by_landfall,
+        };
         let profile = ProviderProfile {
             provider: "metal",
             target: Target::Pod,
@@ -117,6 +132,7 @@ impl Metal {
         };
         Self {
             state: Mutex::new(state),
+            data_plane,
             warming: Notify::new(),
             profile,
         }
@@ -176,7 +192,9 @@ impl Provider for Metal {
         let addresses = match &want.load_balancer {
             None => plan_removal(want, &have.addresses),
             Some(spec) => {
-                let publish = |addresses: &[IpAddr]| status::published(spec, have, addresses);
+                let publish = |addresses: &[IpAddr]| {
+                    status::published(spec, have, addresses, self.data_plane)
+                };
                 plan(want, &have.addresses, false, publish)?
             }
         };
@@ -193,7 +211,7 @@ impl Provider for Metal {
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
-        status::status(want, have)
+        status::status(want, have, self.data_plane)
     }
 
     /// Names nothing: what it holds is in its own memory, and it has nothing outside of that.

@@ -11,14 +11,15 @@ use landfall_model::status::IpMode;
 
 use crate::events::ADDITIONAL_ASSIGN_FAILED;
 use crate::observed::{Announced, Observed};
+use crate::provider::DataPlane;
 
 /// Addresses, and why no traffic can arrive if none can.
-pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
+pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> ProviderStatus {
     let Some(spec) = &want.load_balancer else {
         return ProviderStatus::default();
     };
     let held = &have.addresses.held;
-    let Published { ingress, marks } = published(spec, have, held);
+    let Published { ingress, marks } = published(spec, have, held, data_plane);
     let mut status = ProviderStatus {
         ingress,
         marks,
@@ -38,10 +39,19 @@ pub(crate) fn status(want: &Intent, have: &Observed) -> ProviderStatus {
     status
 }
 
-/// Returns what is published of addresses, with their pool. Nodes deliver the traffic themselves:
-/// kube-proxy takes the addresses from the status.
-pub(crate) fn published(spec: &LoadBalancerSpec, have: &Observed, held: &[IpAddr]) -> Published {
-    let mut published = landfall_addressing::published(spec, held, IpMode::Vip);
+/// Returns what is published of addresses, with their pool. kube-proxy takes the addresses that it
+/// serves from the status; those that speakers serve it must not intercept, on no node.
+pub(crate) fn published(
+    spec: &LoadBalancerSpec,
+    have: &Observed,
+    held: &[IpAddr],
+    data_plane: DataPlane,
+) -> Published {
+    let mode = match data_plane {
+        DataPlane::KubeProxy => IpMode::Vip,
+        DataPlane::Landfall => IpMode::Proxy,
+    };
+    let mut published = landfall_addressing::published(spec, held, mode);
     // All addresses of a Service are of one pool.
     let of_them = |it: &&Announced| held.contains(&it.address);
     let mut announced = have.announced.iter().filter(of_them);

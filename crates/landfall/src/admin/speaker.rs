@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_kube::Health;
+use landfall_local::Serving;
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
+use landfall_model::status::ServiceStatus;
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
+use landfall_proxy::Proxy;
+use landfall_speaker::serve::ServingView;
 use landfall_speaker::task::SpeakerView;
 use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 
+use crate::backend::resources;
+use crate::commands::speaker::Running;
 use crate::logging;
 
 /// Answers for a speaker.
@@ -24,6 +30,16 @@ pub struct SpeakerApi {
     node: String,
     started: String,
     changes: watch::Sender<u64>,
+    /// Where this node serves addresses itself.
+    data_plane: Option<ServedView>,
+}
+
+/// What a node serves itself.
+#[derive(Debug)]
+struct ServedView {
+    view: watch::Receiver<Arc<ServingView>>,
+    serving: Arc<Serving>,
+    proxy: Arc<Proxy>,
 }
 
 // === impl SpeakerApi ===
@@ -43,6 +59,20 @@ impl SpeakerApi {
             node: node.to_owned(),
             started: Timestamp::now().to_string(),
             changes: watch::Sender::new(0),
+            data_plane: None,
+        }
+    }
+
+    /// The same, with what this node serves itself.
+    pub fn serving(self, running: &Running) -> Self {
+        let data_plane = ServedView {
+            view: running.view.clone(),
+            serving: Arc::clone(&running.serving),
+            proxy: Arc::clone(&running.proxy),
+        };
+        Self {
+            data_plane: Some(data_plane),
+            ..self
         }
     }
 
@@ -101,6 +131,11 @@ impl landfall_web::Instance for SpeakerApi {
             ready,
             waiting,
             problems: unseen.chain(failing).collect(),
+            services: self
+                .data_plane
+                .iter()
+                .flat_map(ServedView::services)
+                .collect(),
             ..InstanceView::default()
         })
     }
@@ -114,8 +149,8 @@ impl landfall_web::Instance for SpeakerApi {
         }
     }
 
-    fn service(&self, _key: &ServiceKey) -> Option<ServiceView> {
-        None
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        self.data_plane.as_ref()?.service(key)
     }
 
     fn similar(&self, _key: &ServiceKey) -> Vec<ServiceKey> {
@@ -127,6 +162,7 @@ impl landfall_web::Instance for SpeakerApi {
             lost_log_lines: logging::lost(),
             left_out_log_lines: logging::left_out(),
             speaker: Some(self.speaker()),
+            resources: self.data_plane.as_ref().map(|it| resources(&it.proxy)),
             ..MetricsView::default()
         }
     }
@@ -155,5 +191,34 @@ impl landfall_web::Instance for SpeakerApi {
         Err(PlanError::Unavailable(
             "a speaker makes no plans".to_owned(),
         ))
+    }
+}
+
+// === impl ServedView ===
+
+impl ServedView {
+    fn services(&self) -> Vec<ServiceView> {
+        let view = self.view.borrow().clone();
+        let keys = view.services.keys();
+        keys.filter_map(|key| self.service(key)).collect()
+    }
+
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        let view = self.view.borrow().clone();
+        let uid = view.services.get(key)?;
+        let problem = view.problems.get(key);
+        let problem = problem.map(|why| Reason::warning(Code::ListenFailed, why.clone()));
+        Some(ServiceView {
+            key: key.clone(),
+            uid: uid.clone(),
+            class: None,
+            origin: None,
+            status: ServiceStatus::default(),
+            reasons: problem.into_iter().collect(),
+            address: None,
+            listeners: self.serving.live(uid),
+            left_out: Vec::new(),
+            pending: Vec::new(),
+        })
     }
 }

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use landfall_engine::select::Ownership;
 use landfall_engine::{World, resolve};
 use landfall_files::Loaded;
+use landfall_kube::{Connection, lease};
 use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
 use landfall_model::plan::{PlannedKind, PlannedStep};
@@ -18,7 +20,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::backend::{Adopted, Backend, Mode};
-use crate::cli::{AdoptArgs, TextOutput};
+use crate::cli::{AdoptArgs, ChosenArgs, TextOutput};
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::text::counted;
@@ -29,7 +31,10 @@ mod apply;
 const WARNING: &str = "two controllers must never work on the same Services: stop the \
                       other one's first (cloud-provider-openstack: enabled = false in \
                       [LoadBalancer] of its cloud.conf; Exoscale's: loadBalancer.disabled in its \
-                      file); this command can't detect whether it still runs";
+                      file)";
+
+/// The Lease of cloud-provider-openstack, and of other cloud controller managers.
+const REFERENCE: (&str, &str) = ("kube-system", "cloud-controller-manager");
 
 /// What is taken over, Service by Service.
 #[derive(Debug, Serialize)]
@@ -69,11 +74,12 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         instances.learn_cluster(&connection, &origin).await?;
+        writeln!(std::io::stderr(), "{}", reference(&connection).await)?;
         args.cluster.load(&instances.resources()).await?
     } else {
         dry_run::read(args.filename.clone(), args.recursive).await?
     };
-    let survey = survey(&instances, loaded).await?;
+    let survey = survey(&instances, loaded, &args.chosen).await?;
     let text = match args.output {
         TextOutput::Text => describe(&survey),
         TextOutput::Json => serde_json::to_string_pretty(&survey)?,
@@ -89,13 +95,34 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
     Ok(apply::run(&args, instances, keys.collect()).await? && sound)
 }
 
+/// What is known of another controller that may be at work, by its Lease.
+async fn reference(connection: &Connection) -> String {
+    let (namespace, name) = REFERENCE;
+    match lease::holder(connection, namespace, name).await {
+        Ok(Some(holder)) if holder.is_active(Timestamp::now()) => format!(
+            "warning: a cloud controller manager is at work: {} renewed the Lease \
+            {namespace}/{name} at {}; make sure that its Service controller is off",
+            holder.identity, holder.renewed
+        ),
+        Ok(_) => format!("note: no process holds the Lease {namespace}/{name}"),
+        Err(error) => format!(
+            "note: whether a cloud controller manager is at work is not known, because the Lease \
+            {namespace}/{name} can't be read: {error}"
+        ),
+    }
+}
+
 fn is_error(reason: &Reason) -> bool {
     reason.severity == Severity::Error
 }
 
 /// Reads every Service that an instance on OpenStack would serve. All are read at the same time,
 /// so that they share the lists of the cloud.
-async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
+async fn survey(
+    instances: &Instances,
+    loaded: Loaded,
+    chosen: &ChosenArgs,
+) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
@@ -112,7 +139,7 @@ async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey>
     }
     let mut services = Vec::new();
     let mut looking = JoinSet::new();
-    for row in world.services() {
+    for row in world.services().filter(|row| chosen.choose(row)) {
         let namespace = world.namespace(row.key.namespace());
         let belongs = classes.validate(&row, namespace.map(AsRef::as_ref));
         let Ownership::Ours(instance) = belongs else {

@@ -29,6 +29,7 @@ mod metal;
 mod metal_rows;
 mod openstack;
 mod outage;
+mod plane;
 mod pools;
 mod refusals;
 mod replicas;

@@ -56,7 +56,12 @@ impl Stage {
         bed.kubectl().apply(DEFINITIONS).await.unwrap();
         for plural in ["ipaddresspools", "l2advertisements"] {
             let kind = format!("crd/{plural}.metallb.io");
-            let wait = ["wait", "--for=condition=Established", "--timeout=60s", &kind];
+            let wait = [
+                "wait",
+                "--for=condition=Established",
+                "--timeout=60s",
+                &kind,
+            ];
             bed.kubectl().run(&wait).await.unwrap();
         }
         let mut stage = Self {
@@ -123,7 +128,10 @@ impl Stage {
 async fn rows_of_requests_for_addresses_hold_on_a_real_api_server() {
     let stage = Stage::open(&[
         ("a", json!({"addresses": ["10.0.0.5 - 10.0.0.7"]})),
-        ("b", json!({"addresses": ["10.0.1.10/24"], "autoAssign": false})),
+        (
+            "b",
+            json!({"addresses": ["10.0.1.10/24"], "autoAssign": false}),
+        ),
         (
             "buggy",
             json!({"addresses": ["10.0.2.0/24"], "autoAssign": false, "avoidBuggyIPs": true}),
@@ -160,23 +168,35 @@ async fn rows_of_requests_for_addresses_hold_on_a_real_api_server() {
     let named = stage.holds("named", &["10.0.2.1"]).await;
     assert_eq!(named["metadata"]["annotations"][POOL_OF], "buggy");
     stage.bed.event("named", "ClearAssignment").await;
-    stage.put("low", &[(ADDRESSES, "10.0.2.0")], json!({})).await;
+    stage
+        .put("low", &[(ADDRESSES, "10.0.2.0")], json!({}))
+        .await;
     assert!(stage.refused("low").await.contains("10.0.2.0"));
     // 8, 9 and 10: by annotation, by field, by both.
-    stage.put("by-note", &[(ADDRESSES, "10.0.1.8")], json!({})).await;
+    stage
+        .put("by-note", &[(ADDRESSES, "10.0.1.8")], json!({}))
+        .await;
     stage.holds("by-note", &["10.0.1.8"]).await;
     let field = json!({"loadBalancerIP": "10.0.1.9"});
     stage.put("by-field", &[], field.clone()).await;
     stage.holds("by-field", &["10.0.1.9"]).await;
-    stage.put("by-both", &[(ADDRESSES, "10.0.1.20")], field).await;
+    stage
+        .put("by-both", &[(ADDRESSES, "10.0.1.20")], field)
+        .await;
     stage.refused("by-both").await;
     // 11: in no pool.
-    stage.put("outside", &[(ADDRESSES, "192.0.2.1")], json!({})).await;
+    stage
+        .put("outside", &[(ADDRESSES, "192.0.2.1")], json!({}))
+        .await;
     assert!(stage.refused("outside").await.contains("192.0.2.1"));
     // 13 and 14: to a free address, and to a taken one.
-    stage.put("by-note", &[(ADDRESSES, "10.0.1.11")], json!({})).await;
+    stage
+        .put("by-note", &[(ADDRESSES, "10.0.1.11")], json!({}))
+        .await;
     stage.holds("by-note", &["10.0.1.11"]).await;
-    stage.put("by-note", &[(ADDRESSES, "10.0.1.9")], json!({})).await;
+    stage
+        .put("by-note", &[(ADDRESSES, "10.0.1.9")], json!({}))
+        .await;
     let said = stage.bed.event("by-note", "LoadBalancerFailed").await;
     assert!(said.contains("by-field"), "{said}");
     stage.holds("by-note", &["10.0.1.11"]).await;
@@ -189,19 +209,27 @@ async fn rows_of_requests_for_addresses_hold_on_a_real_api_server() {
     stage.put("old", &[old], json!({})).await;
     stage.holds("old", &["10.0.1.40"]).await;
     stage.bed.event("old", "deprecatedAnnotation").await;
-    stage.put("old", &[old, (ADDRESSES, "10.0.1.41")], json!({})).await;
+    stage
+        .put("old", &[old, (ADDRESSES, "10.0.1.41")], json!({}))
+        .await;
     stage.holds("old", &["10.0.1.41"]).await;
     // 26, 28 and 29: one key, two protocols, another key.
     let shared = [(ADDRESSES, "10.0.1.50"), (KEY, "k")];
-    stage.put("tcp", &shared, json!({"ports": [{"port": 53}]})).await;
+    stage
+        .put("tcp", &shared, json!({"ports": [{"port": 53}]}))
+        .await;
     stage.holds("tcp", &["10.0.1.50"]).await;
     let udp = json!({"ports": [{"port": 53, "protocol": "UDP"}]});
     stage.put("udp", &shared, udp).await;
     stage.holds("udp", &["10.0.1.50"]).await;
     let other = [(ADDRESSES, "10.0.1.50"), (KEY, "j")];
-    stage.put("other", &other, json!({"ports": [{"port": 54}]})).await;
+    stage
+        .put("other", &other, json!({"ports": [{"port": 54}]}))
+        .await;
     stage.refused("other").await;
-    stage.put("clash", &shared, json!({"ports": [{"port": 53}]})).await;
+    stage
+        .put("clash", &shared, json!({"ports": [{"port": 53}]}))
+        .await;
     stage.refused("clash").await;
     // 44: no other class.
     let foreign = json!({"loadBalancerClass": "example.com/other"});
@@ -213,7 +241,10 @@ async fn rows_of_requests_for_addresses_hold_on_a_real_api_server() {
 async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     let mut stage = Stage::open(&[
         ("a", json!({"addresses": ["10.0.0.0/24"]})),
-        ("b", json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]})),
+        (
+            "b",
+            json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]}),
+        ),
     ])
     .await;
     stage.put("web", &[], json!({})).await;
@@ -244,7 +275,9 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
         &patch,
     ];
     stage.bed.run(&patch).await;
-    stage.put("web", &[], json!({"ports": [{"port": 81}]})).await;
+    stage
+        .put("web", &[], json!({"ports": [{"port": 81}]}))
+        .await;
     let seen = |service: &Value| {
         let conditions = service["status"]["conditions"].as_array();
         let mut ours = conditions.into_iter().flatten();
@@ -255,13 +288,19 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     };
     let web = stage.bed.until("web", "seen again", seen).await;
     let conditions = web["status"]["conditions"].as_array().unwrap();
-    assert!(conditions.iter().any(|it| it["type"] == "example.com/Checked"));
+    assert!(
+        conditions
+            .iter()
+            .any(|it| it["type"] == "example.com/Checked")
+    );
     assert_eq!(
         web["status"]["loadBalancer"]["ingress"][0]["ports"][0]["port"],
         80
     );
     // 43: outside of its pool.
-    stage.pool("a", &json!({"addresses": ["10.0.0.8/31"]})).await;
+    stage
+        .pool("a", &json!({"addresses": ["10.0.0.8/31"]}))
+        .await;
     stage.holds("web", &["10.0.0.8"]).await;
     let said = stage.bed.event("web", "ClearAssignment").await;
     assert!(said.contains("10.0.0.0"), "{said}");
@@ -277,7 +316,9 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     stage.bed.event("a-new-one", "IPAllocated").await;
     let named = |name: &str| name.starts_with("a-new-one");
     let written = writes(&audit);
-    let services = written.iter().filter(|it| it.resource.starts_with("services"));
+    let services = written
+        .iter()
+        .filter(|it| it.resource.starts_with("services"));
     assert!(services.clone().count() == 1, "{written:?}");
     assert!(services.clone().all(|it| named(&it.name)), "{written:?}");
     stage.holds("web", &["10.0.1.1"]).await;
@@ -295,7 +336,10 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
         stage.holds(name, held).await;
     }
     stage
-        .pool("b", &json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]}))
+        .pool(
+            "b",
+            &json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]}),
+        )
         .await;
     stage.holds("waits", &["10.0.1.3"]).await;
     stage.holds("web", &["10.0.1.1"]).await;

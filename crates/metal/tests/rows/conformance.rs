@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use landfall_testkit::conformance::{commit, numbers, outcomes, sentence, without_results};
 
-use crate::table::{Relation, ROWS};
+use crate::table::{ROWS, Relation};
 
 /// The test binaries: the crate, and what `cargo test` is to run.
 const SUITES: &[(&str, &[&str])] = &[
@@ -46,7 +46,8 @@ fn tests_in(folder: &Path, found: &mut BTreeSet<String>) {
             let text = fs::read_to_string(&path).unwrap();
             let lines: Vec<&str> = text.lines().map(str::trim).collect();
             for pair in lines.windows(2) {
-                let is_test = pair[0].starts_with("#[test]") || pair[0].starts_with("#[tokio::test");
+                let is_test =
+                    pair[0].starts_with("#[test]") || pair[0].starts_with("#[tokio::test");
                 let name = pair[1].trim_start_matches("async ").strip_prefix("fn ");
                 if let (true, Some(name)) = (is_test, name) {
                     found.extend(name.split('(').next().map(str::to_owned));
@@ -138,7 +139,10 @@ fn text(tests: &BTreeMap<u16, Vec<Test>>, result: impl Fn(&Test, &str) -> String
             Relation::Differs => "differs",
             Relation::Missing => "missing",
         };
-        let before = format!("| {} | {} | {} | {relation}", row.number, row.kind, row.name);
+        let before = format!(
+            "| {} | {} | {} | {relation}",
+            row.number, row.kind, row.name
+        );
         match tests.get(&row.number) {
             None => writeln!(text, "{before} | none | - |").unwrap(),
             Some(tests) => {

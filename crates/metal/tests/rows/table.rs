@@ -111,10 +111,10 @@ pub const ROWS: &[Row] = &[
     same(28, 'K', "share-proto").by(&[REQUESTS]),
     same(29, 'K', "share-key-differs").by(&[REQUESTS]),
     same(31, 'K', "share-etp-flip"),
-    same(32, 'K', "dual-require")
-        .by(&[CHANGES])
-        .but("the lowest address of an IPv6 prefix is the anycast address of its routers (RFC \
-              4291), and is assigned on request only"),
+    same(32, 'K', "dual-require").by(&[CHANGES]).but(
+        "the lowest address of an IPv6 prefix is the anycast address of its routers (RFC \
+              4291), and is assigned on request only",
+    ),
     same(33, 'K', "dual-require-missing").by(&[CHANGES]),
     same(34, 'K', "dual-prefer-choose"),
     same(35, 'K', "dual-prefer-primary"),
@@ -246,7 +246,10 @@ pub const ROWS: &[Row] = &[
     )
     .by(&["metallb a_peer_without_its_bfd_profile_is_reported_until_the_profile_comes"]),
     same(83, 'K', "webhook-peer")
-        .by(&["metallb a_mistake_in_a_peer_is_refused_with_its_field", ALONE])
+        .by(&[
+            "metallb a_mistake_in_a_peer_is_refused_with_its_field",
+            ALONE,
+        ])
         .but(WEBHOOK),
     same(85, 'K', "apply-any-order").by(&[
         "metallb the_order_in_which_objects_come_leaves_no_trace",
@@ -258,8 +261,10 @@ pub const ROWS: &[Row] = &[
             "metallb without_a_community_that_it_names_an_advertisement_is_not_announced_or_stays_\
              as_it_was",
         ])
-        .but("the status of the object says so; there is neither a ConfigurationState nor MetalLB's \
-              metric"),
+        .but(
+            "the status of the object says so; there is neither a ConfigurationState nor MetalLB's \
+              metric",
+        ),
     same(87, 'K', "conversion")
         .by(&[
             "metallb the_older_version_of_a_peer_has_its_own_rules",
@@ -309,8 +314,10 @@ pub const ROWS: &[Row] = &[
             "l2 behind_a_bridge_of_the_node_every_question_is_answered_once",
             "l2 links_that_are_down_parts_of_others_or_without_arp_do_not",
         ])
-        .but("played with a bridge; the kernel of the test machines has no VLAN, bond and VRF, for \
-              which the rule alone is tested"),
+        .but(
+            "played with a bridge; the kernel of the test machines has no VLAN, bond and VRF, for \
+              which the rule alone is tested",
+        ),
     same(99, 'N', "split-brain"),
     missing(
         100,

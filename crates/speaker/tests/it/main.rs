@@ -10,5 +10,6 @@ mod decide;
 #[path = "../../../l2/tests/it/lab.rs"]
 mod lab;
 mod network;
+mod plane;
 mod status;
 mod support;

@@ -95,9 +95,9 @@ fn named(name: &str, spec: &Value) -> Fact {
 }
 
 fn of_nodes(names: &[&str]) -> Value {
-    let selectors = names.iter().map(|name| {
-        json!({"matchLabels": {"kubernetes.io/hostname": name}})
-    });
+    let selectors = names
+        .iter()
+        .map(|name| json!({"matchLabels": {"kubernetes.io/hostname": name}}));
     json!({"nodeSelectors": selectors.collect::<Vec<_>>()})
 }
 
@@ -242,7 +242,8 @@ impl Segment {
         let members = self.members.iter();
         let named = members.filter(|it| {
             let own = it.host.sh("cat /sys/class/net/*/address");
-            own.lines().any(|mac| mac != "00:00:00:00:00:00" && said.contains(mac))
+            own.lines()
+                .any(|mac| mac != "00:00:00:00:00:00" && said.contains(mac))
         });
         named.map(|it| it.name.to_owned()).collect()
     }
@@ -335,7 +336,8 @@ async fn row_59_an_excluded_node_gives_the_address_up_unless_the_label_is_ignore
 }
 
 #[tokio::test]
-async fn row_61_and_row_65_the_owner_is_among_the_selected_nodes_and_without_advertisement_none_is() {
+async fn row_61_and_row_65_the_owner_is_among_the_selected_nodes_and_without_advertisement_none_is()
+{
     let name =
         "row_61_and_row_65_the_owner_is_among_the_selected_nodes_and_without_advertisement_none_is";
     if !is_inside(name) {
@@ -348,7 +350,9 @@ async fn row_61_and_row_65_the_owner_is_among_the_selected_nodes_and_without_adv
         segment.why_not(first),
         Some(NotAnnounced::NoMatchingAdvertisement)
     );
-    segment.tell(&[advertisement(&of_nodes(&[third, second]))]).await;
+    segment
+        .tell(&[advertisement(&of_nodes(&[third, second]))])
+        .await;
     assert_eq!(segment.answering(), set(&[second]));
     let racked = json!({"nodeSelectors": [{"matchExpressions": [
         {"key": "rack", "operator": "Exists"},
@@ -451,7 +455,9 @@ async fn row_94_weights_add_up_and_the_next_preferred_node_takes_over() {
     let mut segment = Segment::start(Rules::default(), &spec).await;
     assert_eq!(segment.answering(), set(&[third]));
     // 10 and 85 are more than 90.
-    segment.tell(&[named("more", &prefers(&[(second, 85)]))]).await;
+    segment
+        .tell(&[named("more", &prefers(&[(second, 85)]))])
+        .await;
     assert_eq!(segment.answering(), set(&[second]));
     segment.meet(&[first, third]).await;
     let alone = segment.answering();
@@ -476,7 +482,9 @@ async fn row_95_labels_move_a_service_between_advertisements_and_a_key_excludes_
     segment.tell(&[named("back", &of("back", third))]).await;
     assert_eq!(segment.answering(), set(&[]));
     let labelled = |label: &str| web().labelled("tier", label);
-    segment.tell(&[Fact::Service(labelled("front").row())]).await;
+    segment
+        .tell(&[Fact::Service(labelled("front").row())])
+        .await;
     assert_eq!(segment.answering(), set(&[first]));
     segment.tell(&[Fact::Service(labelled("back").row())]).await;
     assert_eq!(segment.answering(), set(&[third]));

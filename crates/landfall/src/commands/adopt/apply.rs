@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_engine::AUDIT_EVERY;
 use landfall_kube::lease::{Election, LeaseConfig, identity};
 use landfall_kube::{Connection, CustomResources, access};
 use landfall_model::ServiceKey;
@@ -99,6 +100,8 @@ async fn take_over(
         admin_token: None,
         workers: None,
         access_log: crate::cli::AccessLogArgs::default(),
+        chosen: args.chosen.clone(),
+        audit_every: AUDIT_EVERY,
     };
     let (guard, role) = (election.guard(), election.role());
     let instance =
