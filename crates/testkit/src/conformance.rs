@@ -34,7 +34,7 @@ fn split(test: &str, prefix: &str) -> (Vec<u16>, String) {
     let mut words = name.split('_');
     let mut rest = words.clone();
     while let Some(word) = words.next() {
-        let number = match word.strip_prefix(prefix) {
+        let number: Option<u16> = match word.strip_prefix(prefix) {
             Some("") => words.next().and_then(|word| word.parse().ok()),
             Some(number) => number.parse().ok(),
             None => None,

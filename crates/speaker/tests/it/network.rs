@@ -43,6 +43,8 @@ struct Segment {
     client: Host,
     members: Vec<Member>,
     labels: BTreeMap<&'static str, BTreeMap<String, String>>,
+    /// How often nodes that had lost each other met again.
+    meetings: u64,
 }
 
 fn address(text: &str) -> IpAddr {
@@ -121,6 +123,7 @@ impl Segment {
             client,
             members: members.collect(),
             labels: BTreeMap::new(),
+            meetings: 0,
         };
         segment.begin(rules, spec).await;
         segment
@@ -171,6 +174,7 @@ impl Segment {
 
     /// These nodes see each other, and none of the others.
     async fn meet(&mut self, names: &[&str]) {
+        self.meetings += 1;
         for member in &mut self.members {
             let links = member.announcer.announcer.links();
             until("its interfaces are known", || {
@@ -186,7 +190,7 @@ impl Segment {
             let interfaces = interfaces.into_values().collect();
             member.decider.take_interfaces(interfaces);
         }
-        let reported: Vec<_> = self.members.iter().map(|member| {
+        let reported = self.members.iter().map(|member| {
             let peer = Peer {
                 address: ([10, 0, 0, 1], 7947).into(),
                 incarnation: 1,
@@ -206,7 +210,10 @@ impl Segment {
                 both.iter().all(|name| names.contains(name)) && &*it.0 != member.name
             };
             let peers = reported.iter().filter(sees).cloned().collect();
-            member.decider.take_members(Arc::new(Members { peers }));
+            member.decider.take_members(Arc::new(Members {
+                peers,
+                reunions: self.meetings,
+            }));
         }
         self.settle().await;
     }
@@ -241,9 +248,14 @@ impl Segment {
         let said = said.to_lowercase();
         let members = self.members.iter();
         let named = members.filter(|it| {
-            let own = it.host.sh("cat /sys/class/net/*/address");
-            own.lines()
-                .any(|mac| mac != "00:00:00:00:00:00" && said.contains(mac))
+            let own = it.host.sh("ip -o link show type veth");
+            let mut words = own.split_whitespace();
+            let mut found = false;
+            while let Some(word) = words.next() {
+                let mac = words.clone().next().unwrap_or_default();
+                found |= word == "link/ether" && said.contains(mac);
+            }
+            found
         });
         named.map(|it| it.name.to_owned()).collect()
     }
