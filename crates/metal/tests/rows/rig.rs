@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_engine::{Classes, Engine, EngineConfig};
-use landfall_metal::Metal;
+use landfall_metal::{DataPlane, Metal};
 use landfall_model::Uid;
 use landfall_model::provider::Provider as _;
 use landfall_model::rows::{Fact, ResourceKind, ServiceRow, SliceRow};
@@ -132,7 +132,7 @@ impl Rig {
     /// Starts the controller, as a new process would, and waits.
     pub async fn restart(&mut self) {
         self.kill();
-        let provider = Arc::new(Metal::new());
+        let provider = Arc::new(Metal::new(DataPlane::KubeProxy));
         let config = EngineConfig::new(self.classes.clone());
         let cluster = Arc::new(self.cluster.clone());
         let engine = Engine::new(config, vec![provider.clone()], cluster);
