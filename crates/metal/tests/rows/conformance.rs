@@ -129,7 +129,7 @@ fn text(tests: &BTreeMap<u16, Vec<Test>>, result: impl Fn(&Test, &str) -> String
         controller and an API; N, packets in network namespaces. Tests of `landfall` run on a real\n\
         kube-apiserver; those of `l2` and `speaker` whose kind is N have `arping`, `ndisc6`,\n\
         `tcpdump` and real kernels as witnesses.\n\n\
-        *same*: as MetalLB. *differs*: on purpose; the list below says how. *missing*: Landfall does\n\
+        *same*: as MetalLB. *differs*: on purpose; the table below says how. *missing*: Landfall does\n\
         not do it.\n\n\
         | | kind | row | | test | result |\n|---|---|---|---|---|---|\n",
     );
@@ -152,9 +152,9 @@ fn text(tests: &BTreeMap<u16, Vec<Test>>, result: impl Fn(&Test, &str) -> String
             }
         }
     }
-    text.push_str("\n## Differences and gaps\n\n");
+    text.push_str("\n## Differences and gaps\n\n| | row | |\n|---|---|---|\n");
     for row in ROWS.iter().filter(|row| !row.note.is_empty()) {
-        writeln!(text, "- {}, {}: {}", row.number, row.name, row.note).unwrap();
+        writeln!(text, "| {} | {} | {} |", row.number, row.name, row.note).unwrap();
     }
     text
 }
