@@ -9,9 +9,9 @@ use landfall_model::provider::{ProviderStatus, Published};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::IpMode;
 
+use crate::data_plane::DataPlane;
 use crate::events::ADDITIONAL_ASSIGN_FAILED;
 use crate::observed::{Announced, Observed};
-use crate::provider::DataPlane;
 
 /// Addresses, and why no traffic can arrive if none can.
 pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> ProviderStatus {
@@ -41,6 +41,9 @@ pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> P
 
 /// Returns what is published of addresses, with their pool. kube-proxy takes the addresses that it
 /// serves from the status; those that speakers serve it must not intercept, on no node.
+///
+/// MetalLB publishes addresses that a Service asks for in the order of their texts, and elects by
+/// the first one: in another order they would move to another node.
 pub(crate) fn published(
     spec: &LoadBalancerSpec,
     have: &Observed,
@@ -51,12 +54,16 @@ pub(crate) fn published(
         DataPlane::KubeProxy => IpMode::Vip,
         DataPlane::Landfall => IpMode::Proxy,
     };
-    let mut published = landfall_addressing::published(spec, held, mode);
     // All addresses of a Service are of one pool.
     let of_them = |it: &&Announced| held.contains(&it.address);
     let mut announced = have.announced.iter().filter(of_them);
     let pool = announced.find_map(|it| it.pool.clone());
     let pool = pool.map(|pool| (ALLOCATED_FROM_POOL.to_owned(), pool));
+    let mut held = held.to_vec();
+    if !spec.address.requested.is_empty() {
+        held.sort_by_cached_key(ToString::to_string);
+    }
+    let mut published = landfall_addressing::published(spec, &held, mode);
     published.marks.extend(pool);
     published
 }

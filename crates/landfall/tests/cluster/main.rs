@@ -27,6 +27,7 @@ mod last_known;
 mod lifecycle;
 mod metal;
 mod metal_rows;
+mod metallb;
 mod openstack;
 mod outage;
 mod plane;

@@ -5,6 +5,7 @@
     reason = "tests stop at what they do not expect"
 )]
 
+mod comparison;
 mod decide;
 #[expect(dead_code, reason = "shared with the tests of announcing")]
 #[path = "../../../l2/tests/it/lab.rs"]
