@@ -1,7 +1,7 @@
 //! The table of the rows: which tests play which, and the commit at which each passed.
 //!
-//! `UPDATE_DOCS=1` plays all of them and writes docs/bare-metal-conformance.md; `UPDATE_DOCS=l2,ipam`
-//! plays those of these crates, and the results of the others stay.
+//! `UPDATE_DOCS=1` plays all of them and writes docs/bare-metal-conformance.md;
+//! `UPDATE_DOCS=l2,ipam` plays those of these crates, and the results of the others stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -124,13 +124,13 @@ fn text(tests: &BTreeMap<u16, Vec<Test>>, result: impl Fn(&Test, &str) -> String
     let mut text = String::from(
         "<!-- Written by the rows (crates/metal/tests/rows/conformance.rs); do not edit. -->\n\
         # Conformance of the bare metal provider\n\n\
-        Each row of the specification of MetalLB's behaviour, except those of BGP, with the tests\n\
-        that play it and the commit at which each passed. Kinds: U, a function without I/O; K, a\n\
-        controller and an API; N, packets in network namespaces. Tests of `landfall` run on a real\n\
-        kube-apiserver; those of `l2` and `speaker` whose kind is N have `arping`, `ndisc6`,\n\
-        `tcpdump` and real kernels as witnesses.\n\n\
-        *same*: as MetalLB. *differs*: on purpose; the table below says how. *missing*: Landfall does\n\
-        not do it.\n\n\
+        Each row of the specification of MetalLB's behaviour, except those of BGP, with the\n\
+        tests that play it and the commit at which each passed. Kinds: U, a function without\n\
+        I/O; K, a controller and an API; N, packets in network namespaces. Tests of `landfall`\n\
+        run on a real kube-apiserver; those of `l2` and `speaker` whose kind is N have\n\
+        `arping`, `ndisc6`, `tcpdump` and real kernels as witnesses.\n\n\
+        *same*: as MetalLB. *differs*: on purpose; the table below says how. *missing*:\n\
+        Landfall does not do it.\n\n\
         | | kind | row | | test | result |\n|---|---|---|---|---|---|\n",
     );
     for row in ROWS {

@@ -63,7 +63,7 @@ async fn row_21_a_namespace_and_a_label_are_both_needed() {
 
 #[tokio::test(start_paused = true)]
 async fn row_22_lower_priority_comes_first_and_unset_comes_last() {
-    let pool = |address: &str, allocation| json!({"addresses": [address], "serviceAllocation": allocation});
+    let pool = |address: &str, limits| json!({"addresses": [address], "serviceAllocation": limits});
     let rig = Rig::with(&[
         ("a", pool("10.0.0.0/32", json!({"namespaces": ["default"]}))),
         (

@@ -1,6 +1,7 @@
 //! Three nodes whose speakers decide, with announcers in network namespaces, and a client on the
-//! same switch with `arping` and `ndisc6` as witnesses: the rows of the conformance table about who
-//! announces. A test is called after the number of its row. Making the namespaces takes root.
+//! same switch with `arping` and `ndisc6` as witnesses: the rows of the conformance table about
+//! which node announces. A test is called after the number of its row. Making the namespaces takes
+//! root.
 //!
 //! What members see of each other is given, not sent.
 
@@ -157,7 +158,7 @@ impl Segment {
     async fn label(&mut self, name: &'static str, key: &str) {
         let labels = self.labels.entry(name).or_default();
         labels.insert(key.to_owned(), String::new());
-        self.tell(&[self.node(name)]).await;
+        self.hear(&[self.node(name)]).await;
     }
 
     fn take(&mut self, facts: &[Fact]) {
@@ -167,7 +168,7 @@ impl Segment {
     }
 
     /// Something changes, and every node has acted on it.
-    async fn tell(&mut self, facts: &[Fact]) {
+    async fn hear(&mut self, facts: &[Fact]) {
         self.take(facts);
         self.settle().await;
     }
@@ -291,18 +292,18 @@ async fn row_57_the_owner_follows_the_endpoints_of_a_local_service() {
     let mut segment = Segment::start(Rules::default(), &json!({})).await;
     let [_, second, third] = order(V4);
     segment
-        .tell(&[
+        .hear(&[
             Fact::Service(web().local().row()),
             serving("web", &[second]),
         ])
         .await;
     assert_eq!(segment.answering(), set(&[second]));
-    segment.tell(&[serving("web", &[third])]).await;
+    segment.hear(&[serving("web", &[third])]).await;
     assert_eq!(segment.answering(), set(&[third]));
     // Of several with an endpoint the first in MetalLB's order.
-    segment.tell(&[serving("web", &[third, second])]).await;
+    segment.hear(&[serving("web", &[third, second])]).await;
     assert_eq!(segment.answering(), set(&[second]));
-    segment.tell(&[serving("web", &[])]).await;
+    segment.hear(&[serving("web", &[])]).await;
     assert_eq!(segment.answering(), set(&[]));
 }
 
@@ -316,11 +317,11 @@ async fn row_58_without_endpoints_no_node_answers_and_with_one_that_drains_one_d
     assert_eq!(segment.answering(), set(&[owner]));
     let slices = |row: landfall_testkit::build::SliceBuilder| Fact::Slice(row.row());
     let none = slices(slice("web").port("", 8080).not_ready("10.8.0.1"));
-    segment.tell(&[none]).await;
+    segment.hear(&[none]).await;
     assert_eq!(segment.answering(), set(&[]));
     assert_eq!(segment.why_not(owner), Some(NotAnnounced::NoEndpoints));
     let draining = slices(slice("web").port("", 8080).draining("10.8.0.1"));
-    segment.tell(&[draining]).await;
+    segment.hear(&[draining]).await;
     assert_eq!(segment.answering(), set(&[owner]));
 }
 
@@ -336,7 +337,7 @@ async fn row_59_an_excluded_node_gives_the_address_up_unless_the_label_is_ignore
     assert_eq!(segment.answering(), set(&[next]));
     // A node without a network is none to announce on, either.
     let unavailable = node(next, "10.0.0.3").with(|row| row.network_unavailable = true);
-    segment.tell(&[Fact::Node(unavailable.row())]).await;
+    segment.hear(&[Fact::Node(unavailable.row())]).await;
     assert_eq!(segment.answering(), set(&[order(V4)[2]]));
 
     let rules = Rules {
@@ -363,23 +364,23 @@ async fn row_61_and_row_65_the_owner_is_among_the_selected_nodes_and_without_adv
         Some(NotAnnounced::NoMatchingAdvertisement)
     );
     segment
-        .tell(&[advertisement(&of_nodes(&[third, second]))])
+        .hear(&[advertisement(&of_nodes(&[third, second]))])
         .await;
     assert_eq!(segment.answering(), set(&[second]));
     let racked = json!({"nodeSelectors": [{"matchExpressions": [
         {"key": "rack", "operator": "Exists"},
     ]}]});
-    segment.tell(&[advertisement(&racked)]).await;
+    segment.hear(&[advertisement(&racked)]).await;
     assert_eq!(segment.answering(), set(&[]));
     segment.label(first, "rack").await;
     assert_eq!(segment.answering(), set(&[first]));
     let gone = ServiceKey::new("metallb-system", "all");
     segment
-        .tell(&[Fact::ResourceGone(ResourceKind::L2Advertisement, gone)])
+        .hear(&[Fact::ResourceGone(ResourceKind::L2Advertisement, gone)])
         .await;
     assert_eq!(segment.answering(), set(&[]));
     segment
-        .tell(&[advertisement(&json!({"ipAddressPools": ["other"]}))])
+        .hear(&[advertisement(&json!({"ipAddressPools": ["other"]}))])
         .await;
     assert_eq!(segment.answering(), set(&[]));
 }
@@ -411,10 +412,10 @@ async fn row_62_and_row_63_a_node_that_has_the_interface_answers_on_it_alone() {
     assert_eq!(segment.on("eth1", "10.0.0.99"), set(&[]));
     // MetalLB goes on electing the node without the interface, and none answers.
     let only = |names: &[&str]| advertisement(&json!({"interfaces": names}));
-    segment.tell(&[only(&["eth1"])]).await;
+    segment.hear(&[only(&["eth1"])]).await;
     assert_eq!(segment.on("eth1", "10.0.0.99"), set(&[second]));
     assert_eq!(segment.answering(), set(&[]));
-    segment.tell(&[only(&["eth0"])]).await;
+    segment.hear(&[only(&["eth0"])]).await;
     assert_eq!(segment.answering(), set(&[first]));
     assert_eq!(segment.on("eth1", "10.0.0.99"), set(&[]));
 }
@@ -429,7 +430,7 @@ async fn row_93_services_that_share_an_address_have_one_owner() {
     let dual = web().holding(V6).annotated(key, "k").row();
     let six = svc("six").port(81).holding(V6).annotated(key, "k").row();
     segment
-        .tell(&[
+        .hear(&[
             Fact::Service(dual),
             Fact::Service(six),
             serving("six", &NAMES),
@@ -440,13 +441,13 @@ async fn row_93_services_that_share_an_address_have_one_owner() {
     assert_eq!(owner.len(), 1);
     assert_eq!(segment.answering().len(), 1);
     // Whichever of them has endpoints.
-    segment.tell(&[serving("web", &[])]).await;
+    segment.hear(&[serving("web", &[])]).await;
     assert_eq!(segment.answering_v6().len(), 1);
     segment
-        .tell(&[Fact::ServiceGone(ServiceKey::new("default", "six"))])
+        .hear(&[Fact::ServiceGone(ServiceKey::new("default", "six"))])
         .await;
     assert_eq!(segment.answering_v6(), set(&[]));
-    segment.tell(&[serving("web", &NAMES)]).await;
+    segment.hear(&[serving("web", &NAMES)]).await;
     assert_eq!(segment.answering_v6(), segment.answering());
 }
 
@@ -468,7 +469,7 @@ async fn row_94_weights_add_up_and_the_next_preferred_node_takes_over() {
     assert_eq!(segment.answering(), set(&[third]));
     // 10 and 85 are more than 90.
     segment
-        .tell(&[named("more", &prefers(&[(second, 85)]))])
+        .hear(&[named("more", &prefers(&[(second, 85)]))])
         .await;
     assert_eq!(segment.answering(), set(&[second]));
     segment.meet(&[first, third]).await;
@@ -491,17 +492,17 @@ async fn row_95_labels_move_a_service_between_advertisements_and_a_key_excludes_
         spec
     };
     let mut segment = Segment::start(Rules::default(), &of("front", first)).await;
-    segment.tell(&[named("back", &of("back", third))]).await;
+    segment.hear(&[named("back", &of("back", third))]).await;
     assert_eq!(segment.answering(), set(&[]));
     let labelled = |label: &str| web().labelled("tier", label);
     segment
-        .tell(&[Fact::Service(labelled("front").row())])
+        .hear(&[Fact::Service(labelled("front").row())])
         .await;
     assert_eq!(segment.answering(), set(&[first]));
-    segment.tell(&[Fact::Service(labelled("back").row())]).await;
+    segment.hear(&[Fact::Service(labelled("back").row())]).await;
     assert_eq!(segment.answering(), set(&[third]));
     let sharing = labelled("back").annotated("metallb.io/allow-shared-ip", "k");
-    segment.tell(&[Fact::Service(sharing.row())]).await;
+    segment.hear(&[Fact::Service(sharing.row())]).await;
     assert_eq!(segment.answering(), set(&[]));
 }
 
