@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod data_plane;
+mod events;
 mod observed;
 mod provider;
 mod status;
