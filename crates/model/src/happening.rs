@@ -20,8 +20,8 @@ pub enum Happening {
 }
 
 impl Happening {
-    /// Returns the reason of its event, in the words of the service controller of Kubernetes; `None`
-    /// if it has no event of its own.
+    /// Returns the reason of its event, in the words of the service controller of Kubernetes;
+    /// `None` if it has no event of its own.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Self::Ensured => Some("EnsuredLoadBalancer"),

@@ -198,7 +198,7 @@ async fn row_17_the_old_prefix_works_with_a_warning_and_the_new_one_wins() {
     assert_eq!(rig.apply(old).await, ["10.0.1.0"]);
     let events = rig.events("old");
     assert_eq!(events, ["deprecatedAnnotation", "IPAllocated"]);
-    rig.look_again("old", 3).await;
+    rig.reconcile("old", 3).await;
     assert_eq!(rig.events("old"), events, "said once");
     let both = web("both")
         .annotated("metallb.universe.tf/address-pool", "b")

@@ -59,7 +59,7 @@ async fn row_35_preferred_dual_stack_falls_back_to_the_first_family_and_says_so_
     .await;
     assert_eq!(rig.apply(preferring(&V6_FIRST)).await, ["fd09::"]);
     // MetalLB says it on every reconcile.
-    rig.look_again("web", 5).await;
+    rig.reconcile("web", 5).await;
     let events = rig.events("web");
     let failed = events.iter().filter(|it| **it == "AdditionalAssignFailed");
     assert_eq!(failed.count(), 1, "{events:?}");
@@ -91,7 +91,7 @@ async fn row_38_preferring_both_on_a_single_stack_cluster_settles_at_one_address
     assert_eq!(rig.apply(preferring(&[Family::V4])).await, ["10.0.1.0"]);
     let (writes, events) = (rig.cluster.writes(), rig.events("web"));
     assert_eq!(events, ["IPAllocated"]);
-    rig.look_again("web", 30).await;
+    rig.reconcile("web", 30).await;
     assert_eq!(rig.addresses("web"), ["10.0.1.0"]);
     assert_eq!((rig.cluster.writes(), rig.events("web")), (writes, events));
 }

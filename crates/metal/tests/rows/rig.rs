@@ -185,8 +185,8 @@ impl Rig {
         self.settle().await;
     }
 
-    /// Lets the controller look at a Service again, so many times.
-    pub async fn look_again(&self, name: &str, times: usize) {
+    /// Lets the controller reconcile a Service again, so many times.
+    pub async fn reconcile(&self, name: &str, times: usize) {
         let uid = self.service(name).uid;
         let wakes = self.controller.as_ref().unwrap().wakes.clone();
         for _ in 0..times {

@@ -6,12 +6,12 @@ use serde_json::json;
 use crate::rig::{Rig, web};
 
 #[tokio::test(start_paused = true)]
-async fn row_46_a_service_that_is_as_it_should_be_costs_no_write_however_often_it_is_looked_at() {
+async fn row_46_a_service_that_is_as_it_should_be_costs_no_write_however_often_it_is_reconciled() {
     // MetalLB writes the status again each time.
     let rig = Rig::with(&[("a", json!({"addresses": ["10.0.0.0/24"]}))]).await;
     rig.apply(web("web")).await;
     let before = (rig.cluster.writes(), rig.cluster.events());
-    rig.look_again("web", 100).await;
+    rig.reconcile("web", 100).await;
     assert_eq!((rig.cluster.writes(), rig.cluster.events()), before);
 }
 

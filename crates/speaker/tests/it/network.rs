@@ -158,7 +158,7 @@ impl Segment {
     async fn label(&mut self, name: &'static str, key: &str) {
         let labels = self.labels.entry(name).or_default();
         labels.insert(key.to_owned(), String::new());
-        self.hear(&[self.node(name)]).await;
+        self.report(&[self.node(name)]).await;
     }
 
     fn take(&mut self, facts: &[Fact]) {
@@ -168,7 +168,7 @@ impl Segment {
     }
 
     /// Something changes, and every node has acted on it.
-    async fn hear(&mut self, facts: &[Fact]) {
+    async fn report(&mut self, facts: &[Fact]) {
         self.take(facts);
         self.settle().await;
     }
@@ -292,18 +292,18 @@ async fn row_57_the_owner_follows_the_endpoints_of_a_local_service() {
     let mut segment = Segment::start(Rules::default(), &json!({})).await;
     let [_, second, third] = order(V4);
     segment
-        .hear(&[
+        .report(&[
             Fact::Service(web().local().row()),
             serving("web", &[second]),
         ])
         .await;
     assert_eq!(segment.answering(), set(&[second]));
-    segment.hear(&[serving("web", &[third])]).await;
+    segment.report(&[serving("web", &[third])]).await;
     assert_eq!(segment.answering(), set(&[third]));
     // Of several with an endpoint the first in MetalLB's order.
-    segment.hear(&[serving("web", &[third, second])]).await;
+    segment.report(&[serving("web", &[third, second])]).await;
     assert_eq!(segment.answering(), set(&[second]));
-    segment.hear(&[serving("web", &[])]).await;
+    segment.report(&[serving("web", &[])]).await;
     assert_eq!(segment.answering(), set(&[]));
 }
 
@@ -317,11 +317,11 @@ async fn row_58_without_endpoints_no_node_answers_and_with_one_that_drains_one_d
     assert_eq!(segment.answering(), set(&[owner]));
     let slices = |row: landfall_testkit::build::SliceBuilder| Fact::Slice(row.row());
     let none = slices(slice("web").port("", 8080).not_ready("10.8.0.1"));
-    segment.hear(&[none]).await;
+    segment.report(&[none]).await;
     assert_eq!(segment.answering(), set(&[]));
     assert_eq!(segment.why_not(owner), Some(NotAnnounced::NoEndpoints));
     let draining = slices(slice("web").port("", 8080).draining("10.8.0.1"));
-    segment.hear(&[draining]).await;
+    segment.report(&[draining]).await;
     assert_eq!(segment.answering(), set(&[owner]));
 }
 
@@ -337,7 +337,7 @@ async fn row_59_an_excluded_node_gives_the_address_up_unless_the_label_is_ignore
     assert_eq!(segment.answering(), set(&[next]));
     // A node without a network is none to announce on, either.
     let unavailable = node(next, "10.0.0.3").with(|row| row.network_unavailable = true);
-    segment.hear(&[Fact::Node(unavailable.row())]).await;
+    segment.report(&[Fact::Node(unavailable.row())]).await;
     assert_eq!(segment.answering(), set(&[order(V4)[2]]));
 
     let rules = Rules {
@@ -364,23 +364,23 @@ async fn row_61_and_row_65_the_owner_is_among_the_selected_nodes_and_without_adv
         Some(NotAnnounced::NoMatchingAdvertisement)
     );
     segment
-        .hear(&[advertisement(&of_nodes(&[third, second]))])
+        .report(&[advertisement(&of_nodes(&[third, second]))])
         .await;
     assert_eq!(segment.answering(), set(&[second]));
     let racked = json!({"nodeSelectors": [{"matchExpressions": [
         {"key": "rack", "operator": "Exists"},
     ]}]});
-    segment.hear(&[advertisement(&racked)]).await;
+    segment.report(&[advertisement(&racked)]).await;
     assert_eq!(segment.answering(), set(&[]));
     segment.label(first, "rack").await;
     assert_eq!(segment.answering(), set(&[first]));
     let gone = ServiceKey::new("metallb-system", "all");
     segment
-        .hear(&[Fact::ResourceGone(ResourceKind::L2Advertisement, gone)])
+        .report(&[Fact::ResourceGone(ResourceKind::L2Advertisement, gone)])
         .await;
     assert_eq!(segment.answering(), set(&[]));
     segment
-        .hear(&[advertisement(&json!({"ipAddressPools": ["other"]}))])
+        .report(&[advertisement(&json!({"ipAddressPools": ["other"]}))])
         .await;
     assert_eq!(segment.answering(), set(&[]));
 }
@@ -412,10 +412,10 @@ async fn row_62_and_row_63_a_node_that_has_the_interface_answers_on_it_alone() {
     assert_eq!(segment.on("eth1", "10.0.0.99"), set(&[]));
     // MetalLB goes on electing the node without the interface, and none answers.
     let only = |names: &[&str]| advertisement(&json!({"interfaces": names}));
-    segment.hear(&[only(&["eth1"])]).await;
+    segment.report(&[only(&["eth1"])]).await;
     assert_eq!(segment.on("eth1", "10.0.0.99"), set(&[second]));
     assert_eq!(segment.answering(), set(&[]));
-    segment.hear(&[only(&["eth0"])]).await;
+    segment.report(&[only(&["eth0"])]).await;
     assert_eq!(segment.answering(), set(&[first]));
     assert_eq!(segment.on("eth1", "10.0.0.99"), set(&[]));
 }
@@ -430,7 +430,7 @@ async fn row_93_services_that_share_an_address_have_one_owner() {
     let dual = web().holding(V6).annotated(key, "k").row();
     let six = svc("six").port(81).holding(V6).annotated(key, "k").row();
     segment
-        .hear(&[
+        .report(&[
             Fact::Service(dual),
             Fact::Service(six),
             serving("six", &NAMES),
@@ -441,13 +441,13 @@ async fn row_93_services_that_share_an_address_have_one_owner() {
     assert_eq!(owner.len(), 1);
     assert_eq!(segment.answering().len(), 1);
     // Whichever of them has endpoints.
-    segment.hear(&[serving("web", &[])]).await;
+    segment.report(&[serving("web", &[])]).await;
     assert_eq!(segment.answering_v6().len(), 1);
     segment
-        .hear(&[Fact::ServiceGone(ServiceKey::new("default", "six"))])
+        .report(&[Fact::ServiceGone(ServiceKey::new("default", "six"))])
         .await;
     assert_eq!(segment.answering_v6(), set(&[]));
-    segment.hear(&[serving("web", &NAMES)]).await;
+    segment.report(&[serving("web", &NAMES)]).await;
     assert_eq!(segment.answering_v6(), segment.answering());
 }
 
@@ -469,7 +469,7 @@ async fn row_94_weights_add_up_and_the_next_preferred_node_takes_over() {
     assert_eq!(segment.answering(), set(&[third]));
     // 10 and 85 are more than 90.
     segment
-        .hear(&[named("more", &prefers(&[(second, 85)]))])
+        .report(&[named("more", &prefers(&[(second, 85)]))])
         .await;
     assert_eq!(segment.answering(), set(&[second]));
     segment.meet(&[first, third]).await;
@@ -492,17 +492,19 @@ async fn row_95_labels_move_a_service_between_advertisements_and_a_key_excludes_
         spec
     };
     let mut segment = Segment::start(Rules::default(), &of("front", first)).await;
-    segment.hear(&[named("back", &of("back", third))]).await;
+    segment.report(&[named("back", &of("back", third))]).await;
     assert_eq!(segment.answering(), set(&[]));
     let labelled = |label: &str| web().labelled("tier", label);
     segment
-        .hear(&[Fact::Service(labelled("front").row())])
+        .report(&[Fact::Service(labelled("front").row())])
         .await;
     assert_eq!(segment.answering(), set(&[first]));
-    segment.hear(&[Fact::Service(labelled("back").row())]).await;
+    segment
+        .report(&[Fact::Service(labelled("back").row())])
+        .await;
     assert_eq!(segment.answering(), set(&[third]));
     let sharing = labelled("back").annotated("metallb.io/allow-shared-ip", "k");
-    segment.hear(&[Fact::Service(sharing.row())]).await;
+    segment.report(&[Fact::Service(sharing.row())]).await;
     assert_eq!(segment.answering(), set(&[]));
 }
 
