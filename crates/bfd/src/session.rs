@@ -1,7 +1,7 @@
 //! One session as a state machine without I/O and clock (RFC 5880, section 6).
 //!
-//! A session takes packets ([`Session::receive`]) and time ([`Session::expire`]), says when it wants
-//! to be called next ([`Session::deadline`]), and leaves what is to be sent or reported in
+//! A session takes packets ([`Session::receive`]) and time ([`Session::expire`]), says when it
+//! wants to be called next ([`Session::deadline`]), and leaves what is to be sent or reported in
 //! [`Session::take`]. Deadlines are derived from what is in force at the moment, never stored: a
 //! change of an interval is in effect at once wherever the RFC does not say otherwise.
 
@@ -112,8 +112,8 @@ pub struct View {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is down. Its name must differ from those of all other sessions of this
-    /// system; the seed decides jitter, token and the first sequence number.
+    /// Creates a session that is down. Its name must differ from those of all other sessions of
+    /// this system; the seed decides jitter, token and the first sequence number.
     pub fn new(settings: Settings, discriminator: NonZeroU32, seed: u64, now: Instant) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let settings = settings.clamp();
@@ -248,7 +248,7 @@ impl Session {
     }
 
     /// Returns when [`Session::expire`] has something to do; nothing if only a packet can change
-    /// that.
+    /// that. A session that is closed is to be dropped then.
     pub fn deadline(&self) -> Option<Instant> {
         [
             self.detection_deadline(),
@@ -312,7 +312,8 @@ impl Session {
         self.output.push(Output::Change(Change { from, to, cause }));
     }
 
-    /// Draws the consequences of whatever happened: negotiates intervals and sends what cannot wait.
+    /// Draws the consequences of whatever happened: negotiates intervals and sends what cannot
+    /// wait.
     fn settle(&mut self, now: Instant) {
         self.negotiate();
         if std::mem::take(&mut self.announce) && self.may_announce() {

@@ -1,5 +1,5 @@
-//! All sessions of a system: which session a packet is for (RFC 5880, section 6.3; RFC 5881, sections
-//! 3 and 5; RFC 5883, section 4), and which is due next. Without I/O and clock.
+//! All sessions of a system: which session a packet is for (RFC 5880, section 6.3; RFC 5881,
+//! sections 3 and 5; RFC 5883, section 4), and which is due next. Without I/O and clock.
 
 mod path;
 mod status;

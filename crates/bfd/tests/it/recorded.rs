@@ -1,5 +1,5 @@
-//! Sessions with FRR 8.4.4 and BIRD 2.0.12 as they went over the wire, replayed byte by byte: lines of
-//! microseconds, direction and packet.
+//! Sessions with FRR 8.4.4 and BIRD 2.0.12 as they went over the wire, replayed byte by byte: lines
+//! of microseconds, direction and packet.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -60,7 +60,8 @@ fn replay(recorded: &[Recorded]) -> Vec<Vec<u8>> {
     // Before that, ours did not exist.
     for packet in recorded.iter().filter(|it| it.after >= ours.after) {
         let now = start + packet.after;
-        while let Some(at) = session.deadline().filter(|at| *at < now) {
+        let due = |it: &Session| it.deadline().filter(|at| *at < now && !it.is_closed(*at));
+        while let Some(at) = due(&session) {
             session.expire(at);
             collect(&mut session);
         }

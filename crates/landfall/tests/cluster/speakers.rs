@@ -26,16 +26,16 @@ use crate::network::inside;
 use crate::replica::landfall;
 use crate::traffic::Backend;
 
-const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
+pub const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
 const USER: &str = "system:serviceaccount:landfall-system:landfall-speaker";
-const HUB: &str = "10.78.0.254";
+pub const HUB: &str = "10.78.0.254";
 pub const ADDRESS: &str = "10.78.0.200";
 
 /// A program that ends with the test.
 pub struct Running(Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
@@ -65,7 +65,7 @@ pub struct Host {
 }
 
 impl Host {
-    fn start(name: &str, address: &str) -> Self {
+    pub fn start(name: &str, address: &str) -> Self {
         let holder = Running::start(Command::new("unshare").args(["--net", "sleep", "infinity"]));
         let host = Self {
             holder,
@@ -193,7 +193,7 @@ impl Node {
 }
 
 /// A kubeconfig that works from nodes.
-fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
+pub fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
     let local = bed.cluster.identity(user, groups).unwrap();
     let config = std::fs::read_to_string(&local).unwrap();
     let name = format!("{}-of-nodes", local.file_stem().unwrap().to_str().unwrap());
