@@ -3,6 +3,7 @@
 
 mod cluster;
 mod distribution;
+mod failover;
 mod listening;
 mod proxy;
 mod up;
@@ -33,6 +34,11 @@ pub enum Bench {
     /// `landfall up` with many Services: time to serve them, bytes written, memory, edits
     #[command(after_help = up::HELP)]
     Up(up::UpArgs),
+    /// BFD: sessions that end although their way works, with idle and with busy cores; as root
+    Bfd,
+    /// `landfall speaker` on many nodes: how long an address is silent when its node dies
+    #[command(after_help = failover::HELP)]
+    Failover(failover::FailoverArgs),
     /// The address allocator: filling pools, claiming and releasing
     Ipam,
 }
@@ -45,18 +51,34 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
             stage::block_on(cluster::run(place, &args))
         }
         Bench::Up(args) if args.landfall.is_some() => up::run(place, &args),
-        Bench::Proxy(_) | Bench::Cluster(_) | Bench::Up(_) if cfg!(debug_assertions) => {
+        Bench::Failover(args) if args.landfall.is_some() => failover::run(place, &args),
+        Bench::Proxy(_) | Bench::Cluster(_) | Bench::Up(_) | Bench::Failover(_)
+            if cfg!(debug_assertions) =>
+        {
             again_optimised(place)
         }
         Bench::Hyper(args) => proxy::hyper::run(&args),
         Bench::Cluster(args) => stage::block_on(cluster::run(place, &args)),
         Bench::Up(args) => up::run(place, &args),
+        Bench::Failover(args) => failover::run(place, &args),
         Bench::Proxy(args) => {
             stage::block_on(async {
                 let mut stages = Stages::new(1);
                 debian::install(&mut stages, &[debian::FOR_BENCH]).await
             })?;
             proxy::run(place, &args)
+        }
+        Bench::Bfd => {
+            let line = [
+                "run",
+                "--locked",
+                "--profile",
+                "tools",
+                "-p",
+                "landfall-bfd",
+            ];
+            let example = ["--example", "busy"];
+            replace(cargo(place, &[&line[..], &example].concat()).into_std())
         }
         Bench::Ipam => {
             replace(cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std())

@@ -20,7 +20,8 @@ pub const HELP: &str = "\
 Debian packages need root; without it the command is printed, and nothing else is done.
 Tools that are built (cargo-deny, and helm with Go) and OpenStack's Python packages go to
 $LANDFALL_CACHE (default ~/.cache/landfall), keyed by their version.
-Packages that bring a service (nginx, haproxy, mariadb, rabbitmq, ovn) do not start it.";
+Packages that bring a service (nginx, haproxy, frr, bird, gobgp, mariadb, rabbitmq, ovn)
+do not start it.";
 
 /// `install`
 #[derive(Debug, Args)]
@@ -69,6 +70,18 @@ pub const FOR_TESTS: &[Need] = &[
     Need {
         package: "tcpdump",
         shown_by: &["tcpdump"],
+    },
+    Need {
+        package: "frr",
+        shown_by: &["/usr/lib/frr/bgpd"],
+    },
+    Need {
+        package: "bird2",
+        shown_by: &["bird"],
+    },
+    Need {
+        package: "gobgpd",
+        shown_by: &["gobgpd"],
     },
     Need {
         package: "mariadb-server",

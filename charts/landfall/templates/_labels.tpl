@@ -7,3 +7,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+{{- define "landfall.speakerSelector" -}}
+app.kubernetes.io/name: landfall-speaker
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "landfall.speakerLabels" -}}
+{{ include "landfall.speakerSelector" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}

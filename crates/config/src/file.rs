@@ -96,7 +96,7 @@ impl Config {
     pub fn only(name: &str) -> Self {
         let instance = Instance {
             name: name.to_owned(),
-            provider: ProviderConfig::Local(Local {}),
+            provider: ProviderConfig::Local(Local::default()),
             default: true,
             class_names: Vec::new(),
             pools: Vec::new(),

@@ -92,7 +92,7 @@ kinds! {
     OpenStack(OpenStack) = "openstack",
     /// Network Load Balancers of Exoscale.
     Exoscale(Exoscale) = "exoscale",
-    /// Addresses from pools, which speakers on the nodes announce and kube-proxy serves.
+    /// Addresses from pools, which speakers on the nodes announce.
     Metal(Metal) = "metal",
 }
 

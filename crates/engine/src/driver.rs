@@ -4,6 +4,7 @@
 //! for one Service. Nothing here decides what a load balancer should look like.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,8 +54,11 @@ pub struct EngineConfig {
     /// Facts that come within this time are decided on together: one edit of a manifest, or one
     /// rollout, is several facts, and a load balancer should not see the states in between.
     pub debounce: Duration,
-    /// From one check of everything to the next.
+    /// From one check of everything to the next, at most.
     pub audit_every: Duration,
+    /// What spreads the checks of several processes over time: they are up to a fifth earlier, by
+    /// this number.
+    pub audit_seed: u64,
     /// The wall clock, for what people read.
     pub now: fn() -> Timestamp,
 }
@@ -118,6 +122,9 @@ struct WorkItem {
     owners: Owners,
 }
 
+/// [`EngineConfig::audit_every`], where nothing else is configured.
+pub const AUDIT_EVERY: Duration = Duration::from_secs(180);
+
 /// How often an idle loop says that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
@@ -152,9 +159,19 @@ impl EngineConfig {
             concurrency: 16,
             backoff: Backoff::default(),
             debounce: DEBOUNCE,
-            audit_every: Duration::from_secs(180),
+            audit_every: AUDIT_EVERY,
+            audit_seed: 0,
             now: seconds,
         }
+    }
+
+    /// The pause before the next check of everything, after so many.
+    fn pause_before_audit(&self, audits: u64) -> Duration {
+        let mut hasher = DefaultHasher::new();
+        (self.audit_seed, audits).hash(&mut hasher);
+        let earlier = u32::try_from(hasher.finish() % 256).unwrap_or(0);
+        let earlier = self.audit_every / 5 / 256 * earlier;
+        self.audit_every.saturating_sub(earlier)
     }
 }
 
@@ -247,9 +264,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
         mut wakes: mpsc::Receiver<Uid>,
         cancel: CancellationToken,
     ) {
-        let mut audit = tokio::time::interval(self.config.audit_every);
-        audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        audit.tick().await;
+        let mut audits = 0;
+        let mut next_audit = self.config.pause_before_audit(audits);
+        let mut audited = clock();
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
             self.start_passes();
@@ -288,7 +305,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     self.handle.heartbeat.beat(clock());
                     self.handle.metrics.events(self.reporter.event_counts());
                 }
-                _ = audit.tick(), if self.at_work => self.start_audit(),
+                () = tokio::time::sleep_until((audited + next_audit).into()), if self.at_work => {
+                    self.start_audit();
+                    audits += 1;
+                    next_audit = self.config.pause_before_audit(audits);
+                    audited = clock();
+                }
                 end = self.audits.join_next() => self.take_audit(end),
             }
         }

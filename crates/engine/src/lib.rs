@@ -33,7 +33,7 @@ pub mod store;
 pub mod world;
 
 pub use claims::claims;
-pub use driver::{Engine, EngineConfig, EngineHandle};
+pub use driver::{AUDIT_EVERY, Engine, EngineConfig, EngineHandle};
 pub use report::{Report, ReportError};
 pub use resolve::resolve;
 pub use select::Classes;

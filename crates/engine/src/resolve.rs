@@ -9,6 +9,7 @@
 //!  EndpointSlices ── members ─────────┘─ address
 //! ```
 
+mod accepted;
 mod address;
 mod bounds;
 mod findings;
@@ -35,9 +36,10 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 
 use crate::World;
+pub use accepted::Accepted;
 pub(crate) use address::backend_key;
 use findings::Findings;
-pub(crate) use tls::certificates_of;
+use tls::certificates_of;
 
 /// What every part of resolving reads.
 struct ResolveContext<'a> {

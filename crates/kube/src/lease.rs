@@ -9,6 +9,7 @@
 
 mod candidate;
 mod guard;
+mod holder;
 mod record;
 
 use std::time::Instant;
@@ -25,6 +26,7 @@ use candidate::Candidate;
 pub use guard::WriteGuard;
 #[cfg(test)]
 pub(crate) use guard::guard_until;
+pub use holder::{LeaseHolder, holder};
 pub(crate) use record::micro;
 
 /// The Lease, and the identity of the candidate.

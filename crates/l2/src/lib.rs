@@ -7,5 +7,6 @@ pub mod driver;
 pub mod election;
 pub mod fsm;
 pub mod interfaces;
+pub mod local_routes;
 pub mod mac;
 pub mod packet;

@@ -1,5 +1,6 @@
 //! A running instance: source, engine, provider, data plane and admin endpoint, put together.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 use landfall_config::pools;
 use landfall_engine::leadership::Role;
 use landfall_engine::store::{Snapshot, StateStore};
-use landfall_engine::{Engine, EngineConfig, EngineHandle, Report};
+use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
 use landfall_web::guard::Names;
@@ -21,8 +22,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::AdminApi;
+use crate::announcing::{self, Announcing};
 use crate::backend::{self, Backend};
-use crate::cli::AccessLogArgs;
+use crate::cli::{AccessLogArgs, ChosenArgs};
 use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
@@ -30,7 +32,7 @@ use crate::lifetime::Lifetime;
 use crate::takeover::Handover;
 
 mod cloud_checks;
-mod facts;
+pub mod facts;
 mod inherited;
 mod machine;
 mod start_state;
@@ -63,6 +65,10 @@ pub struct Options {
     pub workers: Option<NonZeroUsize>,
     /// What is noted of traffic.
     pub access_log: AccessLogArgs,
+    /// The Services of a cluster that are meant.
+    pub chosen: ChosenArgs,
+    /// From one check of everything in the clouds to the next, at most.
+    pub audit_every: Duration,
 }
 
 /// The part of this replica among several.
@@ -82,6 +88,7 @@ pub struct Instance {
     handle: EngineHandle<Backend>,
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
+    announcing: Option<Announcing>,
     started: String,
     lifetime: Lifetime,
     /// The admin endpoint, which outlives the rest.
@@ -160,23 +167,22 @@ impl Instance {
             files: instances.files_for_traffic(descriptors()),
             access_log: options.access_log.over(instances.access_log()),
             shares_ports: lead.is_some(),
+            addresses: instances.addresses(),
+            announced: Vec::new(),
             hash_secret: start_state.hash_secret,
         };
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let mut config = EngineConfig::new(classes.clone());
-        if lead.is_none() {
-            config.debounce = DEBOUNCE_OF_FILES;
-        }
-        let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(Lead { role, confirmed }) = lead {
-            engine = engine.led_by(role, inherits);
-            if confirmed {
-                engine = engine.confirmed_by_facts();
-            }
-        }
+        let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
+        let engine = Engine::new(config, providers.clone(), reporter);
+        let engine = led(engine, lead, inherits);
         let handle = engine.handle();
+
+        let announced = std::mem::take(&mut data_plane.announced);
+        let handled = all_handled(handle.store.clone());
+        let proxy = data_plane.proxy.as_ref();
+        let announcing = announcing::start(announced, proxy, handled, &lifetime).await?;
 
         let Lifetime { tasks, cancel } = &lifetime;
         let (wakes, woken) = mpsc::channel(WAKES);
@@ -210,6 +216,7 @@ impl Instance {
             words,
             handle,
             proxy: data_plane.proxy,
+            announcing,
             started,
             lifetime,
             web,
@@ -241,14 +248,7 @@ impl Instance {
     /// Waits until every Service was handled, and then closes what another process handed over and
     /// no Service wants, now or as soon as none does.
     pub async fn serving(&self) {
-        let handled = || {
-            self.handle
-                .store
-                .read(|pages| pages.synced && pages.records.values().all(|record| record.handled))
-        };
-        while !handled() {
-            tokio::time::sleep(LOOK).await;
-        }
+        all_handled(self.handle.store.clone()).await;
         if let Some(proxy) = self.proxy.clone() {
             let Lifetime { tasks, cancel } = &self.lifetime;
             let (store, cancel) = (self.handle.store.clone(), cancel.clone());
@@ -327,19 +327,47 @@ impl Instance {
         if let Some(proxy) = &self.proxy {
             proxy.shutdown(grace).await;
         }
+        if let Some(announcing) = self.announcing {
+            announcing.remove_routes().await;
+        }
         self.web.end().await;
     }
 }
 
+/// Lets the loop follow what this replica does. `inherits`: a data plane from before goes on.
+fn led<R: Report>(
+    engine: Engine<Backend, R>,
+    lead: Option<Lead>,
+    inherits: bool,
+) -> Engine<Backend, R> {
+    let Some(Lead { role, confirmed }) = lead else {
+        return engine;
+    };
+    let engine = engine.led_by(role, inherits);
+    if confirmed {
+        engine.confirmed_by_facts()
+    } else {
+        engine
+    }
+}
+
+/// Waits until every Service was handled.
+async fn all_handled(store: Arc<StateStore>) {
+    let handled = |pages: &Snapshot| pages.synced && pages.records.values().all(|it| it.handled);
+    while !store.read(handled) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Runs a task, and says when it has ended, also by a panic.
-async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
+pub async fn watched(task: impl Future<Output = ()>, ended: CancellationToken) {
     let _ended = ended.drop_guard();
     task.await;
 }
 
 /// How many listeners the descriptors of the process let be, if nothing else needed any: one
 /// descriptor per thread and listener.
-fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
+pub fn most_listeners(workers: Option<NonZeroUsize>) -> usize {
     let cores = || std::thread::available_parallelism().ok();
     let workers = workers.or_else(cores).map_or(1, NonZeroUsize::get);
     usize::try_from(descriptors()).unwrap_or(usize::MAX) / workers
@@ -363,6 +391,19 @@ async fn report_serving(store: &StateStore, serving: &watch::Sender<bool>) {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// How the engine of a process runs, whose facts may come from files.
+fn engine_config(audit_every: Duration, classes: Classes, of_files: bool) -> EngineConfig {
+    let mut config = EngineConfig {
+        audit_every,
+        audit_seed: RandomState::new().hash_one(()),
+        ..EngineConfig::new(classes)
+    };
+    if of_files {
+        config.debounce = DEBOUNCE_OF_FILES;
+    }
+    config
 }
 
 /// A pool that was typed wrongly should stop the start, not become a remark on a page.

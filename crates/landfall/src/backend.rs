@@ -35,7 +35,7 @@ mod metal;
 mod openstack;
 mod report;
 
-pub use local::pool_problems;
+pub use local::{pool_problems, resources};
 pub use openstack::of_cloud_conf;
 pub use report::{
     Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owners, Unusable, camel_cased,
@@ -184,7 +184,7 @@ impl Setup {
     pub fn local(instance: &str) -> Self {
         Self {
             instance: instance.to_owned(),
-            kind: AnySetup::Local(Box::new(local::Local)),
+            kind: AnySetup::Local(Box::default()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod ask;
+mod chosen;
 mod cloud;
 mod serve;
 mod speaker;
@@ -13,6 +14,7 @@ use landfall_config::access_log;
 
 pub use adopt::{AdoptArgs, AdoptFrom, AdoptMetalLbArgs, ApplyArgs};
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
+pub use chosen::ChosenArgs;
 pub use cloud::OrphansArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use landfall_config::access_log::AccessLogConfig;
+use landfall_l2::fsm::Scope;
+use landfall_local::OpenAddresses;
 use landfall_proxy::{Proxy, ProxyConfig, Sockets};
+use landfall_sys::listen::Addresses;
 
 use crate::access_log;
 
@@ -24,6 +27,10 @@ pub struct DataPlane {
     pub access_log: Option<AccessLogConfig>,
     /// Whether it opens ports that another replica on this machine still holds.
     pub shares_ports: bool,
+    /// Which addresses its listeners may have.
+    pub addresses: Addresses,
+    /// The addresses that instances announce, each with the interfaces on which they do.
+    pub announced: Vec<(OpenAddresses, Scope)>,
     /// What clients must not know: [`ProxyConfig::hash_secret`].
     pub hash_secret: [u8; 16],
 }
@@ -49,6 +56,7 @@ impl DataPlane {
             files: NonZeroUsize::new(files.max(1)),
             memory: None,
             beside: self.shares_ports,
+            addresses: self.addresses,
             access_log: access_log::start(self.access_log.clone())?,
             hash_secret: self.hash_secret,
         };

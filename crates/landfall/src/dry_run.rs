@@ -1,6 +1,7 @@
 //! Plans without doing: what manifests would cause, on a running instance or from nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use landfall_engine::{Classes, World};
 use landfall_files::Loaded;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{Fact, PoolRow, ServicePort, ServiceRow};
+use landfall_model::rows::{Fact, NodeRow, PoolRow, ServicePort, ServiceRow};
 use landfall_model::status::ConditionType;
 use landfall_model::{ServiceKey, Uid};
 use serde::{Deserialize, Serialize};
@@ -66,8 +67,12 @@ pub async fn from_nothing(
     ranges: &[String],
 ) -> DryRunReport {
     let mut world = World::default();
+    let has_nodes = loaded.facts.iter().any(|it| matches!(it, Fact::Node(_)));
     for fact in loaded.facts {
         world.apply(fact);
+    }
+    if !has_nodes {
+        world.apply(Fact::Node(Arc::new(any_node())));
     }
     for pool in instances.pools() {
         world.apply(Fact::Pool(Arc::new(pool)));
@@ -84,6 +89,25 @@ pub async fn from_nothing(
         against: Against::Nothing,
         problems,
         plans,
+    }
+}
+
+/// The node of manifests that have none: without it, nothing of a Service would be validated whose
+/// members are nodes. Its addresses are for documentation (RFC 5737, RFC 3849).
+fn any_node() -> NodeRow {
+    NodeRow {
+        name: "a-node".into(),
+        labels: BTreeMap::new(),
+        addresses: vec![
+            IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)),
+            IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        ],
+        provider_id: None,
+        deleting: false,
+        leaving: false,
+        ready: true,
+        network_unavailable: false,
+        pod_prefixes: Vec::new(),
     }
 }
 

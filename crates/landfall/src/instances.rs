@@ -8,12 +8,14 @@ use landfall_config::access_log::AccessLogConfig;
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::file::Config;
 use landfall_config::instance::Instance;
+use landfall_config::provider::ProviderConfig;
 use landfall_engine::Classes;
 use landfall_kube::{Connection, CustomResources, Origin};
 use landfall_model::limits::Limits;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::reach::Setting;
 use landfall_model::rows::{PoolRow, ResourceKind};
+use landfall_sys::listen::Addresses;
 
 use crate::backend::{self, Backend, Bounds, Disabled, Mode, Setup};
 use crate::cli::InstancesArgs;
@@ -149,6 +151,20 @@ impl Instances {
     /// Whether an instance serves in this process.
     pub fn serves_here(&self) -> bool {
         self.setups.iter().any(Setup::is_in_process)
+    }
+
+    /// Which addresses the listeners of this process may have: any, where an instance announces
+    /// addresses that the machine does not have.
+    pub fn addresses(&self) -> Addresses {
+        let announces = |instance: &Instance| match &instance.provider {
+            ProviderConfig::Local(local) => local.announce.is_some(),
+            _ => false,
+        };
+        if self.config.instances.iter().any(announces) {
+            Addresses::Any
+        } else {
+            Addresses::Local
+        }
     }
 
     /// Whether an instance carries traffic in this process.

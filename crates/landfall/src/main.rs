@@ -5,6 +5,7 @@
 
 mod access_log;
 mod admin;
+mod announcing;
 mod assembly;
 mod backend;
 mod cli;

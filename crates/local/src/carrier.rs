@@ -1,6 +1,7 @@
 //! The listeners of all Services in the data plane: opened, changed and closed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_model::listener::{Listener, Mode};
@@ -14,6 +15,7 @@ use crate::failure::listen_failure;
 use crate::observed::Opened;
 use crate::quota::Quota;
 use crate::state::State;
+use crate::step::Step;
 
 /// What carries the traffic.
 #[derive(Clone, Debug)]
@@ -37,6 +39,23 @@ pub(crate) struct Listeners {
     changes: TaskTracker,
 }
 
+/// The addresses at which a provider has listeners.
+#[derive(Clone, Debug)]
+pub struct OpenAddresses {
+    state: Arc<Mutex<State>>,
+}
+
+// === impl OpenAddresses ===
+
+impl OpenAddresses {
+    /// Returns them as they are now.
+    pub fn now(&self) -> BTreeSet<IpAddr> {
+        let state = locked(&self.state);
+        let open = state.all().filter(|(_, _, it)| it.problem.is_none());
+        open.map(|(_, id, _)| id.address).collect()
+    }
+}
+
 // === impl Listeners ===
 
 impl Listeners {
@@ -55,6 +74,12 @@ impl Listeners {
 
     pub(crate) fn quota(&self) -> MutexGuard<'_, Quota> {
         locked(&self.quota)
+    }
+
+    pub(crate) fn addresses(&self) -> OpenAddresses {
+        OpenAddresses {
+            state: Arc::clone(&self.state),
+        }
     }
 
     /// Returns the data plane, if there is one.
@@ -80,8 +105,32 @@ impl Listeners {
         }
     }
 
+    /// Carries out a step that is about a listener.
+    pub(crate) async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
+        match step {
+            Step::Open {
+                uid,
+                service,
+                id,
+                listener,
+            }
+            | Step::Change {
+                uid,
+                service,
+                id,
+                listener,
+                ..
+            } => self.serve(uid, service, *id, listener).await,
+            Step::Close { uid, id } => {
+                self.close(*id, uid).await;
+                Ok(Applied::Done)
+            }
+            Step::Address(_) => Ok(Applied::Done),
+        }
+    }
+
     /// Opens a listener or changes it in place.
-    pub(crate) async fn serve(
+    async fn serve(
         &self,
         uid: &Uid,
         service: &ServiceKey,
@@ -191,7 +240,7 @@ impl Listeners {
     }
 
     /// Closes a listener, if it is this Service's.
-    pub(crate) async fn close(&self, id: ListenerId, owner: &Uid) {
+    async fn close(&self, id: ListenerId, owner: &Uid) {
         if self.carries(owner, id) {
             self.quota().closed(id);
         }

@@ -7,6 +7,9 @@
 //!         ──> apply: one of these
 //! ```
 //!
+//! [`Serving`] is the part of it that opens and changes listeners, for speakers, whose addresses
+//! the controller of a cluster assigns.
+//!
 //! Never reads a manifest, never writes a status; it only ever opens listeners on addresses that
 //! the allocator granted.
 
@@ -22,6 +25,7 @@ mod observed;
 mod plan;
 mod provider;
 mod quota;
+mod serving;
 mod shortage;
 mod state;
 mod status;
@@ -29,7 +33,9 @@ mod step;
 mod support;
 mod wakes;
 
+pub use carrier::OpenAddresses;
 pub use observed::{Observed, Opened};
 pub use provider::Local;
+pub use serving::Serving;
 pub use step::Step;
 pub use wakes::{watch_health, watch_shares};

@@ -20,7 +20,7 @@ use landfall_model::view::{ListenerView, PoolView};
 use landfall_proxy::changes::Subscription;
 use landfall_proxy::{ListenerId, Proxy};
 
-use crate::carrier::{Carrier, Listeners};
+use crate::carrier::{Carrier, Listeners, OpenAddresses};
 use crate::live::{self, Members};
 use crate::observed::Observed;
 use crate::plan;
@@ -181,6 +181,11 @@ impl Local {
         })
     }
 
+    /// Where it has listeners, followed by what is returned.
+    pub fn addresses(&self) -> OpenAddresses {
+        self.listeners.addresses()
+    }
+
     /// The data plane, if it has one.
     pub fn proxy(&self) -> Option<&Arc<Proxy>> {
         self.listeners.proxy()
@@ -221,23 +226,7 @@ impl Provider for Local {
         self.seen().remove(step.service());
         match step {
             Step::Address(step) => self.state().addressing.apply(step, Instant::now()),
-            Step::Open {
-                uid,
-                service,
-                id,
-                listener,
-            }
-            | Step::Change {
-                uid,
-                service,
-                id,
-                listener,
-                ..
-            } => self.listeners.serve(uid, service, *id, listener).await,
-            Step::Close { uid, id } => {
-                self.listeners.close(*id, uid).await;
-                Ok(Applied::Done)
-            }
+            step => self.listeners.apply(step).await,
         }
     }
 

@@ -59,6 +59,8 @@ pub struct Wanted {
 pub struct View {
     /// The other members.
     pub peers: BTreeMap<Arc<str>, Peer>,
+    /// Grows when this node meets one that may have acted without it.
+    pub reunions: u64,
 }
 
 /// A running task. It ends when no copy of this is left, too.
@@ -262,8 +264,11 @@ impl Task {
         let revision = self.machine.revision();
         if revision != self.revision {
             self.revision = revision;
-            let peers = self.machine.peers();
-            self.view.send_replace(Arc::new(View { peers }));
+            let view = View {
+                peers: self.machine.peers(),
+                reunions: self.machine.reunions(),
+            };
+            self.view.send_replace(Arc::new(view));
         }
     }
 }

@@ -57,7 +57,7 @@ pub struct Settings {
     pub hello: Duration,
     /// The time between two exchanges of all that is known.
     pub exchange: Duration,
-    /// The time after which dead nodes are forgotten.
+    /// The time after which dead nodes are forgotten that are no seeds any more.
     pub forget: Duration,
 }
 
@@ -147,6 +147,8 @@ pub struct Machine {
     random: fastrand::Rng,
     /// Where nodes are that may be members.
     seeds: BTreeMap<Arc<str>, SocketAddr>,
+    /// Those that never answered, with the rounds of hellos since.
+    silent: BTreeMap<Arc<str>, u32>,
     members: BTreeMap<Arc<str>, Member>,
     watches: BTreeMap<Arc<str>, Watch>,
     /// What is appended to packets, and to how many more.
@@ -163,6 +165,9 @@ pub struct Machine {
     /// Answers that may still be given until `next_hello` to datagrams that may be repeated.
     sessions_left: u32,
     revision: u64,
+    reunions: u64,
+    /// The last incarnation of this node that another one held for dead.
+    buried: Option<u64>,
     counts: Counts,
     out: Vec<Datagram>,
 }
@@ -221,6 +226,7 @@ impl Machine {
                 metadata: own.metadata,
             },
             seeds: BTreeMap::new(),
+            silent: BTreeMap::new(),
             members: BTreeMap::new(),
             watches: BTreeMap::new(),
             news: BTreeMap::new(),
@@ -232,6 +238,8 @@ impl Machine {
             next_contact: now,
             sessions_left: 0,
             revision: 0,
+            reunions: 0,
+            buried: None,
             counts: Counts::default(),
             out: Vec::new(),
         })
@@ -330,9 +338,15 @@ impl Machine {
         present.collect()
     }
 
-    /// Grows when [`Machine::peers`] change.
+    /// Grows when [`Machine::peers`] or [`Machine::reunions`] change.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Grows when this node meets one that may have acted without it: it was new, or one of the two
+    /// held the other for dead, or may have.
+    pub fn reunions(&self) -> u64 {
+        self.reunions
     }
 
     /// Counts since the start.

@@ -24,9 +24,11 @@ use landfall_model::view::PoolView;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::data_plane::DataPlane;
+use crate::events::event_reason;
 use crate::observed::{Announced, Observed};
 use crate::status;
-use crate::support::support;
+use crate::support::{by_kube_proxy, by_landfall};
 
 /// The resources that it reads beside pools.
 const RESOURCES: &[ResourceKind] = &[
@@ -41,6 +43,7 @@ const RESOURCES: &[ResourceKind] = &[
 #[derive(Debug)]
 pub struct Metal {
     state: Mutex<State>,
+    data_plane: DataPlane,
     /// Notified whenever an address may have been given up.
     warming: Notify,
     profile: ProviderProfile,
@@ -63,14 +66,14 @@ struct State {
 
 impl Default for Metal {
     fn default() -> Self {
-        Self::new()
+        Self::new(DataPlane::default())
     }
 }
 
 impl Metal {
     /// Creates a provider that holds no address yet.
-    pub fn new() -> Self {
-        Self::with(State::default())
+    pub fn new(data_plane: DataPlane) -> Self {
+        Self::with(data_plane, State::default())
     }
 
     /// The same, with rules about what may be an endpoint.
@@ -90,7 +93,7 @@ impl Metal {
     /// Copies what is held now, for plans.
     #[must_use]
     pub fn sandbox(&self) -> Self {
-        let copy = Self::with(self.state().clone());
+        let copy = Self::with(self.data_plane, self.state().clone());
         copy.allowing(self.profile.members.clone())
             .within(self.profile.limits)
     }
@@ -102,7 +105,11 @@ impl Metal {
         state.refused.clone()
     }
 
-    fn with(state: State) -> Self {
+    fn with(data_plane: DataPlane, state: State) -> Self {
+        let support = match data_plane {
+            DataPlane::KubeProxy => by_kube_proxy,
+            DataPlane::Landfall => by_landfall,
+        };
         let profile = ProviderProfile {
             provider: "metal",
             target: Target::Pod,
@@ -111,10 +118,12 @@ impl Metal {
             resources: RESOURCES,
             immediate: true,
             marks: &[HELD_ADDRESSES, ALLOCATED_FROM_POOL],
+            event_reason,
             ..ProviderProfile::default()
         };
         Self {
             state: Mutex::new(state),
+            data_plane,
             warming: Notify::new(),
             profile,
         }
@@ -174,7 +183,9 @@ impl Provider for Metal {
         let addresses = match &want.load_balancer {
             None => plan_removal(want, &have.addresses),
             Some(spec) => {
-                let publish = |addresses: &[IpAddr]| status::published(spec, addresses);
+                let publish = |addresses: &[IpAddr]| {
+                    status::published(spec, have, addresses, self.data_plane)
+                };
                 plan(want, &have.addresses, false, publish)?
             }
         };
@@ -191,7 +202,7 @@ impl Provider for Metal {
     }
 
     fn status(&self, want: &Intent, have: &Observed) -> ProviderStatus {
-        status::status(want, have)
+        status::status(want, have, self.data_plane)
     }
 
     /// Names nothing: what it holds is in its own memory, and it has nothing outside of that.
@@ -277,8 +288,17 @@ impl Provider for Metal {
 impl State {
     fn observe(&self, want: &Intent) -> Observed {
         let addresses = self.addressing.observe(want);
-        let held = addresses.held.iter().copied();
-        let announced = held.map(|address| self.announced(address, want)).collect();
+        // Also of those that it would get: what is published with the claim is what holds then.
+        let proposed = addresses
+            .answer
+            .iter()
+            .filter_map(|it| it.outcome.as_ref().ok());
+        let proposed = proposed.flat_map(|proposal| proposal.addresses.iter());
+        let all: BTreeSet<IpAddr> = addresses.held.iter().copied().chain(proposed).collect();
+        let announced = all.into_iter();
+        let announced = announced
+            .map(|address| self.announced(address, want))
+            .collect();
         let config = &self.config;
         Observed {
             addresses,

@@ -3,8 +3,8 @@
 use landfall_model::option::OptionId;
 use landfall_model::provider::Support;
 
-/// Returns what speakers and kube-proxy make of each option.
-pub(crate) fn support(option: OptionId) -> Support {
+/// Returns what kube-proxy makes of each option.
+pub(crate) fn by_kube_proxy(option: OptionId) -> Support {
     let why = match option {
         OptionId::Addresses
         | OptionId::AddressPool
@@ -76,4 +76,75 @@ pub(crate) fn support(option: OptionId) -> Support {
         | OptionId::Drain => "kube-proxy has no such setting for a Service",
     };
     Support::Refused { why }
+}
+
+/// Returns what speakers with the data plane of Landfall make of each option.
+pub(crate) fn by_landfall(option: OptionId) -> Support {
+    match option {
+        OptionId::ProtocolSctp => Support::Refused {
+            why: "the data plane supports TCP and UDP only",
+        },
+        OptionId::ExternalIps => Support::LeftOut {
+            why: "these addresses are not announced; kube-proxy on the nodes serves them",
+            remedy: "request addresses with the annotation landfall.dev/addresses",
+        },
+        OptionId::TrafficDistribution => Support::Emulated {
+            how: "members on all nodes and in all zones get traffic, by their weights",
+        },
+        OptionId::InternalTrafficPolicy => Support::Emulated {
+            how: "it applies to traffic to the cluster IP, which nodes serve",
+        },
+        OptionId::Addresses
+        | OptionId::AddressPool
+        | OptionId::SharingKey
+        | OptionId::Hostname
+        | OptionId::ExternalTrafficPolicy
+        | OptionId::Endpoints
+        | OptionId::Algorithm
+        | OptionId::Mode
+        | OptionId::TlsSecret
+        | OptionId::ForwardedHeaders
+        | OptionId::TrustedHops
+        | OptionId::MemberProtocol
+        | OptionId::ProxyProtocol
+        | OptionId::AcceptProxyProtocolFrom
+        | OptionId::ConnectionLimit
+        | OptionId::TimeoutClientData
+        | OptionId::TimeoutMemberConnect
+        | OptionId::TimeoutMemberData
+        | OptionId::TimeoutTcpInspect
+        | OptionId::Drain
+        | OptionId::SourceRanges
+        | OptionId::Monitor
+        | OptionId::MonitorMethod
+        | OptionId::MonitorPath
+        | OptionId::MonitorCodes
+        | OptionId::MonitorDelay
+        | OptionId::MonitorTimeout
+        | OptionId::MonitorMaxRetries
+        | OptionId::MonitorMaxRetriesDown
+        | OptionId::MonitorPort
+        | OptionId::MemberWeights
+        | OptionId::BackupMembers
+        | OptionId::SourceConnectionLimit
+        | OptionId::SourceConnectionRate
+        | OptionId::SourceRequestRate
+        | OptionId::MemberConnectionLimit
+        | OptionId::MemberQueue
+        | OptionId::MemberQueueTimeout
+        | OptionId::SlowStart
+        | OptionId::OutlierDetection
+        | OptionId::RetryBudget
+        | OptionId::TlsMinimumVersion
+        | OptionId::TlsStrictNames
+        | OptionId::HttpsRedirect
+        | OptionId::MemberTls
+        | OptionId::MemberCaSecret
+        | OptionId::MemberServerName
+        | OptionId::MemberClientSecret
+        | OptionId::MonitorHost
+        | OptionId::MonitorBody
+        | OptionId::MonitorGrpcService
+        | OptionId::SessionAffinity => Support::Supported,
+    }
 }

@@ -50,11 +50,13 @@ impl OpenStack {
             tracing::debug!(%step, %error, "refused");
             let mut failure = failure(&error);
             if is_lasting(&error)
+                && let Some(option) = option_of(step, &error)
+            {
+                failure.reason = failure.reason.at(option);
+            }
+            if is_lasting(&error)
                 && let (Some(key), Some(load_balancer)) = (refusal::key(step), step.locks())
             {
-                if let Some(option) = option_of(step, &error.message) {
-                    failure.reason = failure.reason.at_annotation(option);
-                }
                 let now = Instant::now();
                 let reason = failure.reason.clone();
                 self.memory()
@@ -78,7 +80,8 @@ impl OpenStack {
         }
         // Whether it is done is to be seen, not to be assumed again.
         memory.stop_assuming_done(load_balancer);
-        self.poll_interval_with(&memory)
+        let busy_for = memory.busy_for(load_balancer, Instant::now());
+        self.pause_after(busy_for, &memory)
     }
 
     async fn create_balancer(

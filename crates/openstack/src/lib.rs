@@ -16,6 +16,7 @@
 mod adoption;
 mod apply;
 pub mod client;
+pub mod configured;
 mod errors;
 mod features;
 mod graph;

@@ -15,8 +15,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::Uid;
 use landfall_model::rows::Family;
+use landfall_model::{Reason, Uid};
 use tokio::time::Instant;
 
 use crate::graph::Graph;
@@ -59,6 +59,16 @@ pub(crate) struct Memory {
     floating: HashMap<Id, Option<IpAddr>>,
     /// Lists older than this lack our own last writes to floating IPs.
     pub(crate) floating_written: Option<Instant>,
+    /// The ports of the nodes of each Service whose rules are in the group that nodes share, by the
+    /// UID in its rules.
+    pub(crate) guarded: HashMap<String, HashSet<Id>>,
+    /// Groups that the nodes shared under another name of the cluster.
+    pub(crate) former_groups: HashSet<Id>,
+    /// How often Services were observed whose nodes get their group only once an address is
+    /// published.
+    pub(crate) looks_before_groups: HashMap<String, u8>,
+    /// What other programs had changed of the load balancers of Services, until it is put right.
+    pub(crate) drift: HashMap<Uid, Reason>,
     /// Lists older than this lack our own last writes to groups and ports.
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.
@@ -231,6 +241,10 @@ impl Memory {
         let known = self.known(id);
         known.refusals += 1;
         let often = known.refusals > REFUSALS;
+        if often {
+            // The next write is another one.
+            known.refusals = 0;
+        }
         if known.phase.is_settled() {
             known.phase = Phase::Unverified { since: now };
         }
@@ -294,6 +308,21 @@ impl Memory {
     pub(crate) fn busy(&self) -> usize {
         let all = self.balancers.values();
         all.filter(|it| !it.phase.is_settled()).count()
+    }
+
+    /// Whether a load balancer is the only one that Octavia is taken to be working on.
+    pub(crate) fn is_only_busy(&self, id: &Id) -> bool {
+        let is_busy =
+            |it: &Known| !it.phase.is_settled() || it.row.provisioning_status.is_pending();
+        let mut busy = self.balancers.iter().filter(|(_, it)| is_busy(it));
+        matches!((busy.next(), busy.next()), (Some((one, _)), None) if one == id)
+    }
+
+    /// How long Octavia has been busy with our last change of a load balancer, or with another's.
+    pub(crate) fn busy_for(&self, id: &Id, now: Instant) -> Duration {
+        let known = self.balancers.get(id);
+        let since = known.and_then(|known| known.phase.since().or(known.pending_since));
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// How long Octavia has been busy with a load balancer.
@@ -386,6 +415,9 @@ impl Memory {
         self.refused.remove(service);
         self.kept.remove(service);
         self.expected.remove(service);
+        self.drift.remove(service);
+        self.guarded.remove(service.as_str());
+        self.looks_before_groups.remove(service.as_str());
     }
 }
 

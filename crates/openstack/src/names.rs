@@ -72,9 +72,15 @@ pub fn rule_owner(description: &str) -> Option<(&str, Option<&str>)> {
     })
 }
 
+/// What begins the name of a group that all nodes of a cluster share.
+pub(crate) const SHARED_GROUP_PREFIX: &str = "landfall-nodes-";
+
+/// What begins the name of a group that is one Service's.
+pub(crate) const GROUP_PREFIX: &str = "lb-sg-";
+
 /// The name of the group that all nodes of a cluster share.
 pub(crate) fn shared_group(cluster: &str) -> String {
-    cut(format!("landfall-nodes-{cluster}"))
+    cut(format!("{SHARED_GROUP_PREFIX}{cluster}"))
 }
 
 /// Cuts a name to what the cloud takes.
@@ -167,7 +173,7 @@ impl Names {
             floating_ip: cut(format!(
                 "{FLOATING_IP_MARK} {namespace}/{name} from cluster {cluster}"
             )),
-            group: cut(format!("lb-sg-{uid}-{namespace}-{name}")),
+            group: cut(format!("{GROUP_PREFIX}{uid}-{namespace}-{name}")),
             group_description: cut(format!(
                 "Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}"
             )),
@@ -230,6 +236,16 @@ impl Names {
             Some(cluster) => format!("{RULE_MARK}{service} of {cluster}"),
             None => format!("{RULE_MARK}{service}"),
         }
+    }
+
+    /// The UID of the Service in the descriptions of its rules.
+    pub(crate) fn rule_uid(&self) -> &str {
+        self.uid_tag.trim_start_matches(UID_PREFIX)
+    }
+
+    /// The UID of the cluster's `kube-system`, as far as it is known.
+    pub(crate) fn cluster_id(&self) -> Option<&str> {
+        self.cluster_tag.as_deref()?.strip_prefix(CLUSTER_PREFIX)
     }
 
     /// Whether a rule with this description is the Service's.

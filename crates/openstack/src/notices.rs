@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use landfall_model::dialect::Given;
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
-use landfall_model::{Code, LoadBalancerSpec, Reason};
+use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
 use crate::objects::{Id, LoadBalancer, PoolAlgorithm, Provisioning, server_of};
 use crate::observed::{Found, Goal, Observed};
+use crate::record::Record;
 use crate::target::Notice;
 
 /// Groups can't be put on nodes that are not of this cloud.
@@ -81,6 +82,42 @@ pub(crate) fn exposed_by_owner(balancer: Option<&LoadBalancer>) -> Reason {
         "remove one of the two annotations; to get an internal load balancer of its own, delete \
         the Service and recreate it without load-balancer-id",
     )
+}
+
+/// So many changes are named.
+const NAMED_CHANGES: usize = 4;
+
+/// That another program has changed a load balancer, and what is done about it.
+pub(crate) fn drifted(id: &Id, steps: &[String]) -> Reason {
+    let mut named: Vec<&str> = steps.iter().map(String::as_str).collect();
+    named.truncate(NAMED_CHANGES);
+    let more = match steps.len().saturating_sub(NAMED_CHANGES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Reason::warning(
+        Code::Progressing,
+        format!(
+            "load balancer {id} was changed by another program; it is put right: {}{more}",
+            named.join("; ")
+        ),
+    )
+    .remedy("change the Service instead, or find out which program changes its load balancer")
+}
+
+/// That the load balancer that served the Service is gone.
+pub(crate) fn lost(intent: &Intent, have: &Observed) -> Option<Reason> {
+    let (Goal::Exists(_), Found::Nothing) = (&have.goal, &have.found) else {
+        return None;
+    };
+    let record = Record::of(intent).filter(|it| !it.given && it.token != "-")?;
+    Some(Reason::warning(
+        Code::LoadBalancerFailed,
+        format!(
+            "load balancer {}, which served the Service, is gone; another one is created",
+            record.balancer
+        ),
+    ))
 }
 
 /// That Octavia refused the algorithm that the Service asks for.

@@ -40,6 +40,8 @@ pub struct Observed {
     /// Further load balancers of the Service: one for the family that the first one has no address
     /// of, or one that is to go.
     pub(crate) beside: Vec<Secondary>,
+    /// That Octavia does not come to an end with the load balancer.
+    pub(crate) stuck: Option<Reason>,
     /// Why the load balancer is not asked for at once.
     pub(crate) resting: Option<Reason>,
     /// Why the Service's second family can't be served.
@@ -181,8 +183,22 @@ pub(crate) struct GroupView {
     pub(crate) node_ports: Vec<Port>,
     /// Ports that have the group and shall not.
     pub(crate) leaving: Vec<Port>,
+    /// Groups that the nodes shared when the cluster had another name.
+    pub(crate) former: Vec<FormerGroup>,
+    /// The Service's address is published before nodes get the group.
+    pub(crate) publishes_first: bool,
+    /// What opens the Service's NodePorts to clients that it does not let in.
+    pub(crate) exposed: Option<Reason>,
     /// Whether groups are managed at all.
     pub(crate) managed: bool,
+}
+
+/// A group that the nodes of the cluster shared under another name of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct FormerGroup {
+    pub(crate) group: SecurityGroup,
+    /// The ports that have it.
+    pub(crate) ports: Vec<Port>,
 }
 
 // === impl Attempts ===

@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use crate::client::{ApiError, Cloud};
 use crate::names::{
-    CLUSTER_PREFIX, Names, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX, child_prefix, cluster_of,
-    cut, renamed, rule_owner, shared_group,
+    CLUSTER_PREFIX, Names, SERVICE_PREFIX, SHARED_GROUP_PREFIX, SHARER_PREFIX, UID_PREFIX,
+    child_prefix, cluster_of, cut, renamed, rule_owner,
 };
 use crate::objects::{FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
 use crate::ownership::is_made;
@@ -303,7 +303,8 @@ impl<'a> Survey<'a> {
                     whose: whose(&group.description),
                 });
             }
-            if group.name == shared_group(&self.settings.cluster) {
+            // Also where the cluster had another name: rules name it by its id.
+            if group.name.starts_with(SHARED_GROUP_PREFIX) {
                 orphans.extend(self.rules(group));
             }
         }

@@ -6,13 +6,14 @@
 mod attempts;
 mod broken;
 pub(crate) mod diff;
+mod drift;
 mod floating_ip;
 mod groups;
 pub(crate) mod members;
 mod removal;
 mod rename;
 
-use landfall_model::plan::{Plan, Wait};
+use landfall_model::plan::{Plan, Planned as PlannedWith, Wait};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::names::SERVICE_PREFIX;
@@ -31,6 +32,7 @@ use diff::Diff;
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
 
+pub(crate) use drift::drift;
 pub(crate) use removal::has_left;
 
 /// The kind of object that is waited for.
@@ -70,6 +72,9 @@ fn toward_goal(intent: &Intent, have: &Observed, settings: &Settings) -> Planned
         (planned, _) => planned,
     }
 }
+
+/// A step that is planned.
+type PlannedStep = PlannedWith<Step>;
 
 /// What planning comes to: steps, or why there are none.
 type Planned = Result<Plan<Step>, Vec<Reason>>;
@@ -147,7 +152,8 @@ fn spec(
         if !target.has_nodes {
             return Err(vec![no_nodes()]);
         }
-        groups::plan(intent, have, &mut plan);
+        // While Octavia makes it, the nodes get their group.
+        groups::open(intent, have, &mut plan);
         create(intent, have, target, settings, &mut plan);
         floating_ip::foresee(intent, target, &mut plan);
         return Ok(plan);
@@ -173,10 +179,46 @@ fn spec(
         join(have, balancer, settings)?;
     }
     if *owner && would_be_ours(&have.names, &settings.cluster, balancer) {
-        rename(have, balancer, settings, &mut plan);
-        return Ok(plan);
+        let mut renaming = Plan::default();
+        rename(have, balancer, settings, &mut renaming);
+        return spare_refused(have, target, balancer, renaming, plan);
     }
     serve(intent, have, target, balancer, *owner, plan)
+}
+
+/// Appends the change of names. What the cloud refuses of it comes last, when it is time, and keeps
+/// no member from following the nodes. The load balancer itself gets its name after everything in
+/// it: by the old one all is found again.
+fn spare_refused(
+    have: &Observed,
+    target: &Target,
+    balancer: &LoadBalancer,
+    renaming: Plan<Step>,
+    mut plan: Plan<Step>,
+) -> Planned {
+    let refusals = &have.attempts.refusals;
+    let refused = |planned: &PlannedStep| refusals.of(&planned.step);
+    if !renaming.steps.iter().any(|it| refused(it).is_some()) {
+        plan.steps.extend(renaming.steps);
+        return Ok(plan);
+    }
+    if let Some(diff) = diff(have, balancer, true) {
+        diff.follow(&target.listeners, &mut plan);
+    }
+    let mut held = Vec::new();
+    for planned in renaming.steps {
+        let last = matches!(planned.step, Step::UpdateLoadBalancer { .. });
+        match refused(&planned).filter(|it| !it.due) {
+            Some(refusal) => held.push(refusal.reason.clone()),
+            None if last && !held.is_empty() => {}
+            None => plan.steps.push(planned),
+        }
+    }
+    if plan.is_empty() && !have.assumed {
+        return Err(held);
+    }
+    make_certain(have, balancer, &mut plan);
+    Ok(plan)
 }
 
 /// Appends what makes the load balancer, which takes changes, serve as wanted.
@@ -237,6 +279,15 @@ fn serve(
             id: holder.as_str().to_owned(),
             doing: "being deleted",
             because: "the Service's floating IP is attached there until then",
+            creates: false,
+        });
+    }
+    if groups::waits_for_address(have) {
+        plan.waits.push(Wait {
+            object: LOAD_BALANCER,
+            id: balancer.id.as_str().to_owned(),
+            doing: "about to be published",
+            because: "its nodes get their security group after that",
             creates: false,
         });
     }

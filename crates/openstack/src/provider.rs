@@ -39,8 +39,14 @@ pub struct OpenStack {
 
 /// From one check of busy load balancers to the next: at least, and at most.
 const POLL_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
+/// The longest pause between two checks of a load balancer.
+const LONGEST_POLL: Duration = Duration::from_secs(30);
+/// The pause grows by this part of the time that the load balancer has been busy.
+const POLL_GROWTH: u32 = 4;
 /// So few busy load balancers are checked as often as may be.
 const FEW_BUSY: usize = 3;
+/// While one load balancer is waited for, a list of the others may be this old.
+const AT_HAND: Duration = Duration::from_secs(180);
 
 // === impl OpenStack ===
 
@@ -104,6 +110,13 @@ impl OpenStack {
         memory.timing.settle.clamp(POLL_INTERVAL.0, POLL_INTERVAL.1)
     }
 
+    /// The pause until the next check of a load balancer that has been busy for this long. It
+    /// grows, so that what never ends costs little.
+    pub(crate) fn pause_after(&self, busy_for: Duration, memory: &Memory) -> Duration {
+        let grown = (POLL_INTERVAL.0 + busy_for / POLL_GROWTH).min(LONGEST_POLL);
+        self.poll_interval_with(memory).max(grown)
+    }
+
     /// All load balancers of the project as they were at `since` or later, each with when it was
     /// asked for.
     pub(crate) async fn rows(
@@ -120,6 +133,48 @@ impl OpenStack {
             .await
     }
 
+    /// All load balancers of the project, where `one` of them is waited for, each with when it was
+    /// asked for: that one as it was at `since` or later. If it is the only one that Octavia works
+    /// on, it is read alone.
+    pub(crate) async fn rows_with(
+        &self,
+        one: Option<&Id>,
+        since: Instant,
+    ) -> Result<Arc<Vec<(LoadBalancer, Instant)>>, ApiError> {
+        let Some(id) = one.filter(|id| self.memory().is_only_busy(id)) else {
+            return self.rows(since).await;
+        };
+        let recent = since.checked_sub(AT_HAND).unwrap_or(since);
+        let at_hand = self.lists.roster.at_hand().await;
+        let is_it = |(row, _): &&(LoadBalancer, Instant)| row.id == *id;
+        let Some((at, rows)) = at_hand.filter(|(at, _)| *at >= recent) else {
+            return self.rows(since).await;
+        };
+        let row_at = rows.iter().find(is_it).map(|(_, at)| *at);
+        if at >= since || row_at.is_some_and(|at| at >= since) {
+            return Ok(rows);
+        }
+        let now = Instant::now();
+        let row = match row_at {
+            Some(_) => self.cloud.load_balancer(id).await?,
+            None => None,
+        };
+        // It may be gone, and another one have taken its place.
+        let Some(row) = row else {
+            return self.rows(since).await;
+        };
+        let renew = |all: &mut Vec<(LoadBalancer, Instant)>| {
+            for it in all.iter_mut().filter(|(row, _)| row.id == *id) {
+                *it = (row.clone(), now);
+            }
+        };
+        self.lists.roster.amend(renew).await;
+        match self.lists.roster.at_hand().await {
+            Some((_, rows)) => Ok(rows),
+            None => self.rows(since).await,
+        }
+    }
+
     /// All load balancers of the project as they were at `since` or later, and when they were asked
     /// for.
     pub(crate) async fn roster(
@@ -127,7 +182,8 @@ impl OpenStack {
         since: Instant,
     ) -> Result<(Vec<LoadBalancer>, Instant), ApiError> {
         let list = self.rows(since).await?;
-        let at = list.first().map_or(since, |(_, at)| *at);
+        // One of them may have been read after the others.
+        let at = list.iter().map(|(_, at)| *at).min().unwrap_or(since);
         Ok((list.iter().map(|(it, _)| it.clone()).collect(), at))
     }
 }

@@ -66,6 +66,7 @@ impl OpenStack {
         goal: Goal,
         (found, assumed): (Found, bool),
     ) -> Observed {
+        let stuck = self.troubles(&found).map(|(_, reason)| reason);
         let id = found.balancer().map(|it| &it.id);
         let nothing = matches!(found, Found::Nothing);
         let now = Instant::now();
@@ -84,6 +85,7 @@ impl OpenStack {
             notices: Vec::new(),
             in_vain: None,
             beside: Vec::new(),
+            stuck,
             resting: None,
             lacking: None,
             leaving: HashSet::new(),

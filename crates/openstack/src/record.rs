@@ -68,6 +68,12 @@ impl Record {
         Some(record)
     }
 
+    /// Whether listeners and pools were seen as this fingerprint has them, with whichever members.
+    pub(crate) fn is_of_shape(&self, fingerprint: &str) -> bool {
+        let shape = |text: &str| text.split_once('-').map(|(shape, _)| shape.to_owned());
+        shape(&self.fingerprint) == shape(fingerprint)
+    }
+
     fn refreshes(&self, before: &Self) -> bool {
         let shape = self.fingerprint.split_once('-').map(|(shape, _)| shape);
         let same = before.balancer == self.balancer

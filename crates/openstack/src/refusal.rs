@@ -1,6 +1,8 @@
 //! Writes that the cloud has refused permanently: they are not repeated at once, and keep nothing
 //! else from being done. Pure.
 
+mod option;
+
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,10 +10,11 @@ use landfall_model::Reason;
 use serde_json::{Value, json};
 
 use crate::client::{ApiError, ErrorKind};
-use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
 use crate::objects::Id;
 use crate::requests::{ListenerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
+
+pub(crate) use option::option_of;
 
 /// What identifies a write: its target and its body. Members are a part of it only where they are
 /// all that is written, so that a node that comes or goes makes no other write of the rest.
@@ -142,13 +145,8 @@ pub(crate) fn of_members(step: &Step) -> Option<(&Id, Value)> {
     }
 }
 
-/// Whether a tag is one of those by which controllers record owners.
-fn is_mark(tag: &str) -> bool {
-    let marks = [SERVICE_PREFIX, CLUSTER_PREFIX, UID_PREFIX, SHARER_PREFIX];
-    marks.iter().any(|mark| tag.starts_with(mark))
-}
-
-/// Says whether the same write is refused again until something changes.
+/// Says whether the same write is refused again until something changes. An object that is missing
+/// is none that the plan found: it is one that the write names.
 pub(crate) fn is_lasting(error: &ApiError) -> bool {
     matches!(
         error.kind,
@@ -157,44 +155,9 @@ pub(crate) fn is_lasting(error: &ApiError) -> bool {
             | ErrorKind::Forbidden
             | ErrorKind::Quota
             | ErrorKind::Conflict
+            | ErrorKind::NotFound
+            | ErrorKind::NoAddresses
+            | ErrorKind::TooLarge
+            | ErrorKind::Busy
     )
-}
-
-/// The option that a refusal is about, where the write or the cloud's words show it.
-pub(crate) fn option_of(step: &Step, said: &str) -> Option<&'static str> {
-    const TLS: &str = "loadbalancer.openstack.org/default-tls-container-ref";
-    let said = said.to_lowercase();
-    let names = |word: &str| said.contains(word);
-    let about_tls = || {
-        ["pkcs12", "certificate", "tls", "barbican"]
-            .into_iter()
-            .any(names)
-    };
-    match step {
-        Step::UpdateLoadBalancer { changes, .. } => {
-            let tags = changes.tags.as_ref();
-            let some = tags.is_some_and(|tags| tags.iter().any(|tag| !is_mark(tag)));
-            some.then_some("loadbalancer.openstack.org/load-balancer-tags")
-        }
-        Step::UpdateListener { changes, .. } if changes.tags.is_some() && names("tag") => {
-            Some("loadbalancer.openstack.org/listener-tags")
-        }
-        Step::UpdateListener { changes, .. }
-            if changes.default_tls_container_ref.is_some() && about_tls() =>
-        {
-            Some(TLS)
-        }
-        Step::CreateListener { listener, .. } | Step::TryListener { listener, .. } => {
-            if listener.tls.is_some() && about_tls() {
-                Some(TLS)
-            } else {
-                let tags = listener.tags.len() > 1 && names("tag");
-                tags.then_some("loadbalancer.openstack.org/listener-tags")
-            }
-        }
-        Step::CreatePool { .. } | Step::UpdatePool { .. } if names("tag") => {
-            Some("loadbalancer.openstack.org/pool-tags")
-        }
-        _ => None,
-    }
 }

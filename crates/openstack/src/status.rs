@@ -9,7 +9,7 @@ use landfall_model::status::{IngressAddress, IpMode, RECORD};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::notices::in_error;
-use crate::objects::{LoadBalancer, Provisioning};
+use crate::objects::{LoadBalancer, OperatingStatus, Provisioning};
 use crate::observed::{Found, Goal, Observed};
 use crate::plan::is_as_wanted;
 use crate::record;
@@ -101,20 +101,52 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
             ));
         }
         Provisioning::Error => standing.waiting.push(in_error(&balancer.id, *owner)),
-        _ => {}
+        status if status.is_pending() => standing.waiting.extend(have.stuck.clone()),
+        _ => standing.waiting.extend(no_traffic(have, balancer, *owner)),
     }
-    if let Some(address) = address {
+    standing.marks = marks(intent, have, target, balancer, *owner, address);
+    let open = is_open(intent, &standing);
+    // The address of another's load balancer serves others before this Service has its ports there.
+    if let Some(address) = address.filter(|_| *owner || open) {
         standing.ingress = ingress(intent, have, target, address, settings);
         standing.remarks.extend(private(have, target, balancer));
     }
-    standing.marks = marks(intent, have, target, balancer, *owner, address);
-    if address.is_some() && !is_open(intent, &standing) {
+    if address.is_some() && !open {
         standing.waiting.push(Reason::info(
             Code::Progressing,
             format!("load balancer {} does not serve the ports yet", balancer.id),
         ));
     }
     standing
+}
+
+/// Whether a load balancer, by what Octavia says of it, serves no client.
+pub(crate) fn serves_none(balancer: &LoadBalancer) -> bool {
+    balancer.admin_state_up == Some(false) || balancer.operating_status == OperatingStatus::Error
+}
+
+/// Why a load balancer that takes changes carries no traffic for the Service. How one fares that
+/// others use does not show how the Service's own members do.
+fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<Reason> {
+    if balancer.admin_state_up == Some(false) {
+        let message = format!(
+            "load balancer {} is switched off: its admin_state_up is false",
+            balancer.id
+        );
+        let reason = Reason::error(Code::LoadBalancerFailed, message);
+        return Some(reason.remedy("`openstack loadbalancer set --enable` switches it on"));
+    }
+    let name = &balancer.name;
+    let mut others = have.names.of_others(name, &balancer.tags);
+    if !owner || others.next().is_some() || !serves_none(balancer) {
+        return None;
+    }
+    let message = format!(
+        "Octavia reports that load balancer {} reaches no member",
+        balancer.id
+    );
+    let reason = Reason::warning(Code::NoHealthyMembers, message);
+    Some(reason.remedy("`openstack loadbalancer status show` shows each member"))
 }
 
 /// Whether the load balancer was ever seen as the Service wants it. What publishes an address

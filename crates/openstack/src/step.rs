@@ -238,15 +238,11 @@ pub enum Step {
         /// What it allows.
         allows: String,
     },
-    /// Set the security groups of a node's port.
+    /// Set the security groups of nodes' ports.
     SetPortGroups {
         /// Which.
-        port: Id,
-        /// All its groups afterwards.
-        groups: Vec<Id>,
-        /// What it was read at.
-        revision: Option<u64>,
-        /// Whether a group comes to it, or leaves it.
+        ports: Vec<PortGroups>,
+        /// Whether a group comes to them, or leaves them.
         joins: bool,
     },
     /// Delete a security group.
@@ -256,6 +252,18 @@ pub enum Step {
         /// Its name.
         name: String,
     },
+}
+
+/// The security groups of a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortGroups {
+    /// Which port.
+    pub port: Id,
+    /// All its groups afterwards.
+    pub groups: Vec<Id>,
+    /// What it was read at.
+    pub revision: Option<u64>,
 }
 
 // === impl Step ===
@@ -355,13 +363,16 @@ impl Step {
                 write!(f, "create {} security group rules", rules.len())
             }
             Self::DeleteRule { allows, .. } => write!(f, "delete security group rule {allows}"),
-            Self::SetPortGroups {
-                port, joins: true, ..
-            } => {
-                write!(f, "attach the security group to port {port}")
-            }
-            Self::SetPortGroups { port, .. } => {
-                write!(f, "detach the security group from port {port}")
+            Self::SetPortGroups { ports, joins } => {
+                let verb = if *joins {
+                    "attach the security group to"
+                } else {
+                    "detach the security group from"
+                };
+                match ports.as_slice() {
+                    [one] => write!(f, "{verb} port {}", one.port),
+                    ports => write!(f, "{verb} {} ports", ports.len()),
+                }
             }
             Self::DeleteGroup { name, .. } => write!(f, "delete security group {name}"),
             _ => Ok(()),

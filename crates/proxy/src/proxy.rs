@@ -5,9 +5,9 @@
 mod closing;
 mod turns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{IpAddr, TcpListener, UdpSocket};
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use landfall_model::listener::Listener;
 use landfall_model::{Protocol, Uid};
-use landfall_sys::{limits, listen, local_port};
+use landfall_sys::listen::Addresses;
+use landfall_sys::{limits, local_port};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +55,8 @@ pub struct ProxyConfig {
     /// Whether a port is opened beside a process of the same user that holds it and shares it: the
     /// replica that served before goes on until this one does. Any other holder keeps its port.
     pub beside: bool,
+    /// Whether listeners may have addresses that no interface of this machine has (yet).
+    pub addresses: Addresses,
     /// Where requests, connections and flows are noted; `None`: nowhere.
     pub access_log: Option<Arc<AccessLog>>,
     /// What clients must not know, so that they can't find out which member their address or port
@@ -68,6 +71,7 @@ pub struct Proxy {
     workers: Arc<Vec<Worker>>,
     budget: Arc<Budget>,
     beside: bool,
+    addresses: Addresses,
     access_log: Option<Arc<AccessLog>>,
     hash_secret: [u8; 16],
     turns: Turns,
@@ -175,6 +179,7 @@ impl Proxy {
             broken,
             budget,
             beside: config.beside,
+            addresses: config.addresses,
             access_log: config.access_log,
             hash_secret: config.hash_secret,
             turns: Turns::default(),
@@ -307,13 +312,14 @@ impl Proxy {
         let id = state.id();
         let (address, count) = (id.socket_address(), self.workers.len());
         let failed = |source| ListenError::from_bind(id, source);
-        let missing = count.saturating_sub(adopted.len());
+        let (listen, missing) = (self.addresses, count.saturating_sub(adopted.len()));
         let commands: Vec<Opening> = match id.key.protocol {
             Protocol::Tcp => {
                 let more = match adopted.len() {
-                    0 => listen::tcp(address, count)
-                        .or_else(|error| self.beside(error, || listen::more_tcp(address, count))),
-                    _ => listen::more_tcp(address, missing),
+                    0 => listen
+                        .tcp(address, count)
+                        .or_else(|error| self.beside(error, || listen.more_tcp(address, count))),
+                    _ => listen.more_tcp(address, missing),
                 };
                 let adopted = adopted.into_iter().map(|it| Opening::Tcp(it.into(), true));
                 let more = more.map_err(failed)?.into_iter();
@@ -323,9 +329,10 @@ impl Proxy {
             }
             Protocol::Udp => {
                 let more = match adopted.len() {
-                    0 => listen::udp(address, count)
-                        .or_else(|error| self.beside(error, || listen::more_udp(address, count))),
-                    _ => listen::more_udp(address, missing),
+                    0 => listen
+                        .udp(address, count)
+                        .or_else(|error| self.beside(error, || listen.more_udp(address, count))),
+                    _ => listen.more_udp(address, missing),
                 };
                 let adopted = adopted.into_iter().map(UdpSocket::from);
                 let sockets = adopted.chain(more.map_err(failed)?);
@@ -396,6 +403,14 @@ impl Proxy {
             }
         };
         self.tasks.spawn_on(task, &self.runtime);
+    }
+
+    /// Returns the addresses at which a listener is open, or is draining.
+    pub fn addresses(&self) -> BTreeSet<IpAddr> {
+        let draining = lock(&self.draining);
+        let draining = draining.iter().map(|state| state.id().address);
+        let open = self.listeners();
+        open.keys().map(|id| id.address).chain(draining).collect()
     }
 
     /// Returns the listeners that are open, and whose each is.

@@ -38,7 +38,7 @@ impl Electorate {
         let alive = alive.unwrap_or(&every);
         let nodes = rows.iter().map(|row| layer2::node(row, alive, None));
         let services = world.services().filter_map(|row| {
-            let facts = layer2::service(&config, world, &row)?;
+            let facts = layer2::service(&config, world, &row, None)?;
             Some((row.key.clone(), facts))
         });
         Self {

@@ -14,11 +14,12 @@ use landfall_membership::driver::View as Members;
 use landfall_metallb::Config;
 use landfall_model::ServiceKey;
 use landfall_model::Uid;
-use landfall_model::rows::{Fact, ResourceKind};
+use landfall_model::rows::{Fact, ResourceKind, ServiceRow};
 
-use crate::board::Board;
+use crate::board::{Board, ServiceFacts};
 use crate::layer2;
 use crate::metadata::Metadata;
+use crate::plane::{Plane, Serves};
 
 /// The resources that decide something here.
 pub const RESOURCES: &[ResourceKind] = &[ResourceKind::L2Advertisement];
@@ -45,6 +46,8 @@ pub struct Decider {
     reported: BTreeMap<String, Metadata>,
     /// This node announces what it is elected for.
     is_current: bool,
+    /// What nodes serve themselves; `None`: kube-proxy serves everything.
+    plane: Option<Plane>,
 }
 
 // === impl Decider ===
@@ -62,7 +65,21 @@ impl Decider {
             interfaces: Vec::new(),
             reported: BTreeMap::new(),
             is_current: false,
+            plane: None,
         }
+    }
+
+    /// The same, with Services that the nodes serve themselves.
+    #[must_use]
+    pub fn serving(mut self, plane: Plane) -> Self {
+        self.plane = Some(plane);
+        self
+    }
+
+    /// What this node serves itself.
+    pub fn serves(&self) -> Arc<Serves> {
+        let plane = self.plane.as_ref();
+        plane.map_or_else(Arc::default, |plane| Arc::clone(plane.serves()))
     }
 
     /// Takes what a source reports.
@@ -75,6 +92,7 @@ impl Decider {
         if changes.pools || changes.resources || !was_synced {
             self.take_resources();
         } else if changes.all {
+            self.take_served();
             self.evaluate();
         } else {
             for key in &changes.services {
@@ -94,7 +112,14 @@ impl Decider {
             tracing::warn!(%reason, "a resource is not in force as it is written");
         }
         self.config = config;
+        self.take_served();
         self.evaluate();
+    }
+
+    fn take_served(&mut self) {
+        if let Some(plane) = &mut self.plane {
+            plane.take_all(&self.world);
+        }
     }
 
     /// Evaluates everything again.
@@ -103,7 +128,7 @@ impl Decider {
         let advertisements = layer2::advertisements(&self.config, &nodes, &self.reported);
         let services = self.world.services();
         let facts = services.filter_map(|row| {
-            let facts = layer2::service(&self.config, &self.world, &row)?;
+            let facts = self.facts(&row)?;
             Some((row.key.clone(), facts))
         });
         let facts: Vec<_> = facts.collect();
@@ -124,9 +149,17 @@ impl Decider {
     }
 
     fn take_service(&mut self, key: &ServiceKey) {
+        if let Some(plane) = &mut self.plane {
+            plane.take(&self.world, key);
+        }
         let row = self.world.service(key);
-        let facts = row.and_then(|row| layer2::service(&self.config, &self.world, &row));
+        let facts = row.and_then(|row| self.facts(&row));
         self.board.set_service(key, facts);
+    }
+
+    fn facts(&self, row: &ServiceRow) -> Option<ServiceFacts> {
+        let served = self.plane.as_ref().and_then(|plane| plane.get(&row.key));
+        layer2::service(&self.config, &self.world, row, served)
     }
 
     /// Takes which other speakers are alive, and what they report.
@@ -199,7 +232,8 @@ impl Decider {
             let announcement = Announcement {
                 interfaces: owned.interfaces,
                 start: owned.start,
-                revision: 0,
+                // Another node may have announced it meanwhile, and hosts may send there.
+                revision: self.members.reunions,
             };
             (address, announcement)
         });

@@ -2,6 +2,7 @@
 //! it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_engine::World;
@@ -12,6 +13,7 @@ use landfall_model::status::IpMode;
 
 use crate::board::{BoardAdvertisement, ServiceFacts};
 use crate::metadata::Metadata;
+use crate::plane::Served;
 
 /// The annotations that allow a Service to share its address, the newer one first.
 const SHARING_KEYS: [&str; 3] = [
@@ -49,19 +51,25 @@ pub fn advertisements(
     config.l2_advertisements().iter().map(evaluate).collect()
 }
 
-/// Returns what elections need of a Service; `None` if it has no address of a pool.
-pub fn service(config: &Config, world: &World, row: &ServiceRow) -> Option<ServiceFacts> {
+/// Returns what elections need of a Service; `None` if it has no address of a pool that nodes
+/// deliver. `served`: what nodes serve of it themselves.
+pub fn service(
+    config: &Config,
+    world: &World,
+    row: &ServiceRow,
+    served: Option<&Served>,
+) -> Option<ServiceFacts> {
     if !row.wants_load_balancer || row.deleting {
         return None;
     }
     // With `Proxy`, kube-proxy does not deliver them: what serves them makes them reachable itself.
-    let delivered = row
-        .status
-        .ingress
-        .iter()
-        .filter(|it| it.ip_mode != Some(IpMode::Proxy));
-    let published = delivered.filter_map(|entry| entry.ip);
-    let of_pools = published.filter(|address| config.pools().pool_of(*address).is_some());
+    let delivered = row.status.ingress.iter();
+    let delivered = delivered.filter_map(|entry| {
+        let by_kube_proxy = entry.ip_mode != Some(IpMode::Proxy);
+        let is_served = |ip: &IpAddr| served.is_some_and(|it| it.addresses.contains(ip));
+        entry.ip.filter(|ip| by_kube_proxy || is_served(ip))
+    });
+    let of_pools = delivered.filter(|address| config.pools().pool_of(*address).is_some());
     let (addresses, advertisements): (Vec<_>, Vec<_>) = of_pools
         .map(|address| (address, config.l2_of(address, &row.labels)))
         .unzip();
@@ -77,11 +85,20 @@ pub fn service(config: &Config, world: &World, row: &ServiceRow) -> Option<Servi
         advertisements,
         ..ServiceFacts::default()
     };
-    let slices = world.slices_of(&row.key);
-    for endpoint in slices.flat_map(|slice| slice.endpoints) {
-        if !endpoint.serving {
-            continue;
+    match served {
+        Some(served) => {
+            facts.has_endpoints = served.has_members;
+            facts.endpoint_nodes.clone_from(&served.nodes);
         }
+        None => take_endpoints(&mut facts, world, row),
+    }
+    Some(facts)
+}
+
+fn take_endpoints(facts: &mut ServiceFacts, world: &World, row: &ServiceRow) {
+    let slices = world.slices_of(&row.key);
+    let endpoints = slices.flat_map(|slice| slice.endpoints);
+    for endpoint in endpoints.filter(|endpoint| endpoint.serving) {
         facts.has_endpoints = true;
         // With the policy Cluster the nodes make no difference, and would cost an election
         // whenever a Pod moves.
@@ -89,7 +106,6 @@ pub fn service(config: &Config, world: &World, row: &ServiceRow) -> Option<Servi
             facts.endpoint_nodes.insert(node.to_string());
         }
     }
-    Some(facts)
 }
 
 /// Returns a node as elections need it; `alive`: the names of the members.

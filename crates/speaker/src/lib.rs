@@ -5,6 +5,7 @@
 //!   facts ─┐                       ┌─> announcer (ARP, NDP)
 //! members ─┼─> decide ─> board ────┼─> membership (what this node reports, where others may be)
 //!   links ─┘   (pure)   (elections)└─> status objects and events
+//!                 └─> plane ──> serve ──> listeners and routes (`dataPlane: landfall`)
 //! ```
 //!
 //! It needs no Lease and never writes a Service, and it works on what it knows while the API server
@@ -15,5 +16,7 @@ pub mod comparison;
 pub mod decide;
 pub mod layer2;
 pub mod metadata;
+pub mod plane;
+pub mod serve;
 pub mod status;
 pub mod task;

@@ -20,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::decide::Decider;
+use crate::plane::Serves;
 use crate::status::Desired;
 
 /// The time in which members find each other after a start. A node that announced at once would
 /// take every address for its own.
-const FIND: Duration = Duration::from_secs(1);
+pub const FIND: Duration = Duration::from_secs(1);
 
 /// What the loop is connected to.
 #[derive(Debug)]
@@ -76,7 +77,19 @@ pub struct Speaker<R> {
     /// What is said of Services is to be compared again with what is there.
     is_to_compare: bool,
     desired: watch::Sender<Desired>,
+    serves: watch::Sender<Arc<Serves>>,
     view: watch::Sender<Arc<SpeakerView>>,
+}
+
+/// What follows from the decisions of the loop, for others to act upon.
+#[derive(Debug)]
+pub struct Outputs {
+    /// What is to be said of Services.
+    pub desired: watch::Receiver<Desired>,
+    /// What this node is to serve itself.
+    pub serves: watch::Receiver<Arc<Serves>>,
+    /// What people see.
+    pub view: watch::Receiver<Arc<SpeakerView>>,
 }
 
 /// What woke the loop.
@@ -93,16 +106,10 @@ enum Woken {
 // === impl Speaker ===
 
 impl<R: OwnReport> Speaker<R> {
-    /// A loop that has not begun, what it wants to be said of Services, and what people see.
-    pub fn new(
-        parts: Parts<R>,
-        decider: Decider,
-    ) -> (
-        Self,
-        watch::Receiver<Desired>,
-        watch::Receiver<Arc<SpeakerView>>,
-    ) {
+    /// A loop that has not begun, and what will follow from it.
+    pub fn new(parts: Parts<R>, decider: Decider) -> (Self, Outputs) {
         let (desired, wanted) = watch::channel(None);
+        let (serves, served) = watch::channel(Arc::default());
         let (view, seen) = watch::channel(Arc::default());
         let speaker = Self {
             parts,
@@ -115,9 +122,15 @@ impl<R: OwnReport> Speaker<R> {
             initial: BTreeSet::new(),
             is_to_compare: false,
             desired,
+            serves,
             view,
         };
-        (speaker, wanted, seen)
+        let outputs = Outputs {
+            desired: wanted,
+            serves: served,
+            view: seen,
+        };
+        (speaker, outputs)
     }
 
     /// Runs until it is stopped, or the source ends. Announcing and membership go on until their
@@ -191,6 +204,7 @@ impl<R: OwnReport> Speaker<R> {
             }
             wanted.metadata = metadata;
         });
+        self.serve();
         if !self.is_ready {
             return;
         }
@@ -207,6 +221,18 @@ impl<R: OwnReport> Speaker<R> {
             is_new | std::mem::take(&mut self.is_to_compare)
         });
         self.publish();
+    }
+
+    /// Hands on what this node serves, whichever node announces it.
+    fn serve(&self) {
+        if self.decider.is_synced() {
+            let serves = self.decider.serves();
+            self.serves.send_if_modified(|served| {
+                let is_new = !Arc::ptr_eq(served, &serves);
+                *served = serves;
+                is_new
+            });
+        }
     }
 
     /// Reports addresses of this node that none of its interfaces can announce.

@@ -57,6 +57,25 @@ impl RawAddress {
         raw
     }
 
+    /// Copies an address of the kernel; all zeros for families other than IPv4 and IPv6.
+    ///
+    /// # Safety
+    ///
+    /// The pointer points to an address that is as long as its family has it.
+    pub(crate) unsafe fn copy(from: *const libc::sockaddr) -> Self {
+        let mut raw = Self::UNSPECIFIED;
+        // SAFETY: by the condition above, each read is of a whole address of that family, which may
+        // be at any place.
+        unsafe {
+            match libc::c_int::from((*from).sa_family) {
+                libc::AF_INET => raw.v4 = from.cast::<libc::sockaddr_in>().read_unaligned(),
+                libc::AF_INET6 => raw.v6 = from.cast::<libc::sockaddr_in6>().read_unaligned(),
+                _ => {}
+            }
+        }
+        raw
+    }
+
     /// Converts back; `None` for any other family.
     pub fn get(&self) -> Option<SocketAddr> {
         match libc::c_int::from(self.family()) {
@@ -85,6 +104,13 @@ impl RawAddress {
 
     pub(crate) fn as_ptr(&self) -> *const libc::sockaddr {
         std::ptr::from_ref(self).cast()
+    }
+
+    /// The first 16 bytes, which hold all of an IPv4 address.
+    pub(crate) fn short(&self) -> libc::sockaddr {
+        // SAFETY: the union is longer than a `sockaddr` and aligned as strictly; all its bytes are
+        // initialised, and any bytes make a valid `sockaddr`.
+        unsafe { self.as_ptr().read() }
     }
 
     pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {

@@ -8,19 +8,24 @@
 )]
 
 pub mod address;
+pub mod arrival;
+pub mod bgp;
 pub mod clock;
 pub mod datagram;
 pub mod epoll;
 pub mod files;
+pub mod interfaces;
 pub mod limits;
 pub mod listen;
 pub mod local_port;
 pub mod memory;
+pub mod neighbour;
 pub mod netlink;
 pub mod packet;
 pub mod pipe;
 pub mod rights;
 pub mod routes;
+pub mod schedule;
 pub mod stream;
 pub mod timer;
 

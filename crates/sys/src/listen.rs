@@ -13,19 +13,28 @@ const BACKLOG: i32 = 4096;
 /// Room for datagrams that arrive in a burst; the kernel caps it at `net.core.rmem_max`.
 const DATAGRAM_ROOM: usize = 1 << 20;
 
+/// Which addresses a socket may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Addresses {
+    /// Those that the kernel takes as this machine's.
+    #[default]
+    Local,
+    /// Any (`IP_TRANSPARENT`, which takes the capability `NET_ADMIN` or `NET_RAW`): what is sent to
+    /// it arrives as soon as a route of whatever table brings it here.
+    Any,
+}
+
 /// Opens `count` TCP sockets that share one port. Fails with "address in use" if any other socket
 /// holds the port, even one of the same user that would be willing to share.
 pub fn tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    (0..count)
-        .map(|position| one_tcp(address, position > 0))
-        .collect()
+    Addresses::Local.tcp(address, count)
 }
 
 /// Opens `count` more sockets on a port that sockets of this user hold already, of this process or
 /// of another one that opened them with [`tcp`] or this function. Connections go to either until
 /// one of the two closes its own.
 pub fn more_tcp(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    (0..count).map(|_| one_tcp(address, true)).collect()
+    Addresses::Local.more_tcp(address, count)
 }
 
 /// Begins no more handshakes on a listening socket: the kernel drops SYN segments, which their
@@ -48,8 +57,34 @@ pub fn end_handshakes(socket: &TcpListener) -> io::Result<()> {
     ])
 }
 
-fn one_tcp(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
-    let socket = bind(address, Type::STREAM, shared)?;
+// === impl Addresses ===
+
+impl Addresses {
+    /// As [`tcp`], with any of these addresses.
+    pub fn tcp(self, address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+        let one = |position| one_tcp(self, address, position > 0);
+        (0..count).map(one).collect()
+    }
+
+    /// As [`more_tcp`], with any of these addresses.
+    pub fn more_tcp(self, address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+        (0..count).map(|_| one_tcp(self, address, true)).collect()
+    }
+
+    /// As [`udp`], with any of these addresses.
+    pub fn udp(self, address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
+        let one = |position| one_udp(self, address, position > 0);
+        (0..count).map(one).collect()
+    }
+
+    /// As [`more_udp`], with any of these addresses.
+    pub fn more_udp(self, address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
+        (0..count).map(|_| one_udp(self, address, true)).collect()
+    }
+}
+
+fn one_tcp(addresses: Addresses, address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = bind(addresses, address, Type::STREAM, shared)?;
     // Inherited by accepted connections, which saves a call for each.
     socket.set_tcp_nodelay(true)?;
     socket.listen(BACKLOG)?;
@@ -59,18 +94,16 @@ fn one_tcp(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
 
 /// As [`tcp`], for UDP.
 pub fn udp(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
-    (0..count)
-        .map(|position| one_udp(address, position > 0))
-        .collect()
+    Addresses::Local.udp(address, count)
 }
 
 /// As [`more_tcp`], for UDP.
 pub fn more_udp(address: SocketAddr, count: usize) -> io::Result<Vec<UdpSocket>> {
-    (0..count).map(|_| one_udp(address, true)).collect()
+    Addresses::Local.more_udp(address, count)
 }
 
-fn one_udp(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
-    let socket = bind(address, Type::DGRAM, shared)?;
+fn one_udp(addresses: Addresses, address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+    let socket = bind(addresses, address, Type::DGRAM, shared)?;
     share(&socket)?;
     // A smaller buffer still serves; bursts then lose datagrams earlier.
     let _ = socket.set_recv_buffer_size(DATAGRAM_ROOM);
@@ -92,7 +125,7 @@ fn is_routed(address: SocketAddr) -> bool {
     }
 }
 
-fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
+fn bind(addresses: Addresses, address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     let protocol = if kind == Type::STREAM {
         Protocol::TCP
     } else {
@@ -113,6 +146,11 @@ fn bind(address: SocketAddr, kind: Type, shared: bool) -> io::Result<Socket> {
     }
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
+    }
+    match (addresses, address) {
+        (Addresses::Local, _) => {}
+        (Addresses::Any, SocketAddr::V4(_)) => socket.set_ip_transparent_v4(true)?,
+        (Addresses::Any, SocketAddr::V6(_)) => socket.set_ip_transparent_v6(true)?,
     }
     match socket.bind(&address.into()) {
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && is_routed(address) => {
@@ -258,6 +296,15 @@ mod tests {
             if let Ok(sockets) = open(address) {
                 return (address, sockets);
             }
+        }
+    }
+
+    #[test]
+    fn as_root_an_address_that_no_interface_has_can_be_had_in_advance() {
+        for address in ["192.0.2.1:7949", "[2001:db8::1]:7949"] {
+            let address = address.parse().unwrap();
+            assert_eq!(Addresses::Any.tcp(address, 2).unwrap().len(), 2);
+            assert_eq!(Addresses::Any.udp(address, 2).unwrap().len(), 2);
         }
     }
 

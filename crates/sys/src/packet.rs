@@ -1,8 +1,8 @@
-//! Packet sockets: whole link-layer frames of one protocol, from and to all interfaces of the
-//! network namespace. They take the capability `NET_RAW` and no other.
+//! Packet sockets: frames of one protocol, from and to all interfaces of the network namespace.
+//! They take the capability `NET_RAW` and no other.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use socket2::SockFilter;
 use tokio::io::Interest;
@@ -26,10 +26,18 @@ pub struct Instruction {
     pub operand: u32,
 }
 
-/// A packet socket, registered with the tokio runtime of the caller that made it.
+/// A packet socket for whole frames, registered with the tokio runtime of the caller that made it.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: AsyncFd<socket2::Socket>,
+}
+
+/// A packet socket for packets without their link-layer header, which the kernel takes off and
+/// writes. It belongs to no runtime.
+#[derive(Debug)]
+pub struct NetworkSocket {
+    socket: socket2::Socket,
+    ether_type: u16,
 }
 
 /// Where a frame came from.
@@ -46,25 +54,7 @@ pub struct Received {
 impl PacketSocket {
     /// Opens a socket for frames of one Ethernet type that a program lets through.
     pub fn open(ether_type: u16, program: &[Instruction]) -> io::Result<Self> {
-        // Without a protocol nothing arrives, so that no frame gets past the program.
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: no pointers; the result is checked.
-        let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-        // SAFETY: the call just returned this descriptor; nothing else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let socket = socket2::Socket::from(fd);
-        socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        attach(&socket, program)?;
-        let address = link_address(ether_type, 0);
-        let raw = &raw const address;
-        // SAFETY: the address lives across the call and is as long as stated.
-        check(unsafe {
-            libc::bind(
-                socket.as_raw_fd(),
-                raw.cast(),
-                size_of::<libc::sockaddr_ll>(),
-            )
-        })?;
+        let socket = open(libc::SOCK_RAW, ether_type, program)?;
         // SAFETY: the `AsyncFd` owns the descriptor, which stays open and the same until it is
         // dropped; nothing here takes it out or replaces it.
         let fd = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
@@ -90,24 +80,87 @@ impl PacketSocket {
     /// Sends a frame, with its link-layer header, from an interface. Never blocks.
     pub fn send(&self, interface: u32, frame: &[u8]) -> io::Result<()> {
         let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let address = link_address(0, index);
-        let (fd, raw) = (self.fd.get_ref().as_raw_fd(), &raw const address);
-        // SAFETY: the bytes and the address live across the call and are as long as stated.
-        let sent = check_size(unsafe {
-            libc::sendto(
-                fd,
-                frame.as_ptr().cast(),
-                frame.len(),
-                libc::MSG_DONTWAIT,
-                raw.cast(),
-                size_of::<libc::sockaddr_ll>(),
-            )
-        })?;
-        if sent == frame.len() {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::WriteZero.into())
+        send(self.fd.get_ref(), &link_address(0, index), frame)
+    }
+}
+
+// === impl NetworkSocket ===
+
+impl NetworkSocket {
+    /// Opens a socket for packets of one Ethernet type that a program lets through. The program
+    /// sees them without the link-layer header.
+    pub fn open(ether_type: u16, program: &[Instruction]) -> io::Result<Self> {
+        let socket = open(libc::SOCK_DGRAM, ether_type, program)?;
+        Ok(Self { socket, ether_type })
+    }
+
+    /// Receives the next packet. Never blocks.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        receive(&self.socket, buffer)
+    }
+
+    /// Sends a packet from an interface to a MAC address. Never blocks.
+    pub fn send(&self, interface: u32, to: [u8; 6], packet: &[u8]) -> io::Result<()> {
+        let index = i32::try_from(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut address = link_address(self.ether_type, index);
+        for (place, byte) in address.sll_addr.iter_mut().zip(to) {
+            *place = byte;
         }
+        address.sll_halen = 6;
+        send(&self.socket, &address, packet)
+    }
+}
+
+impl AsFd for NetworkSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn open(
+    kind: libc::c_int,
+    ether_type: u16,
+    program: &[Instruction],
+) -> io::Result<socket2::Socket> {
+    // Without a protocol nothing arrives, so that no frame gets past the program.
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; the result is checked.
+    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+    // SAFETY: the call just returned this descriptor; nothing else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = socket2::Socket::from(fd);
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    attach(&socket, program)?;
+    let address = link_address(ether_type, 0);
+    let raw = &raw const address;
+    // SAFETY: the address lives across the call and is as long as stated.
+    check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            raw.cast(),
+            size_of::<libc::sockaddr_ll>(),
+        )
+    })?;
+    Ok(socket)
+}
+
+fn send(socket: &socket2::Socket, to: &libc::sockaddr_ll, bytes: &[u8]) -> io::Result<()> {
+    let (fd, raw) = (socket.as_raw_fd(), &raw const *to);
+    // SAFETY: the bytes and the address live across the call and are as long as stated.
+    let sent = check_size(unsafe {
+        libc::sendto(
+            fd,
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+            raw.cast(),
+            size_of::<libc::sockaddr_ll>(),
+        )
+    })?;
+    if sent == bytes.len() {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::WriteZero.into())
     }
 }
 
@@ -204,6 +257,24 @@ mod tests {
             assert!(!text.starts_with(b"kept"), "{text:?}");
             if text == b"progra" {
                 break;
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_without_its_frame_arrives_without_it() {
+        let socket = NetworkSocket::open(EXPERIMENT, &[take(64)]).expect("as root?");
+        let text = b"a_packet_without_its_frame";
+        socket.send(loopback(), [0; 6], text).unwrap();
+        let mut room = [0; 128];
+        loop {
+            match socket.receive(&mut room) {
+                Ok(received) if room[..received.length] == text[..] => {
+                    assert_eq!(received.interface, loopback());
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         }
     }

@@ -12,7 +12,7 @@ mod configs;
 mod contestant;
 mod figure;
 pub(super) mod hyper;
-mod link;
+pub(super) mod link;
 mod load;
 pub(super) mod machine;
 mod members;

@@ -7,6 +7,7 @@ mod crds;
 mod objects;
 mod replicas;
 mod rights;
+mod speaker;
 
 use std::path::{Path, PathBuf};
 

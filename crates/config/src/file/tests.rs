@@ -3,6 +3,7 @@ use landfall_model::reach::{MemberRules, Setting};
 
 use super::*;
 use crate::clouds_yaml::Surroundings;
+use crate::provider::metal::DataPlane;
 use crate::provider::openstack::{OpenStack, SecurityGroups};
 
 const GOOD: &str = "\
@@ -21,6 +22,28 @@ instances:
 
 fn refused(text: &str) -> String {
     parse("landfall.yaml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn what_serves_addresses_on_bare_metal_is_kube_proxy_unless_it_is_named() {
+    let read = |provider: &str| {
+        let text = format!("instances:\n- {{name: a, provider: {provider}}}\n");
+        parse("landfall.yaml", &text)
+    };
+    let data_plane = |provider: &str| match read(provider).unwrap().instances.remove(0).provider {
+        ProviderConfig::Metal(metal) => metal.data_plane,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(data_plane("metal"), DataPlane::KubeProxy);
+    assert_eq!(data_plane("{kind: metal}"), DataPlane::KubeProxy);
+    let landfall = "{kind: metal, dataPlane: landfall}";
+    assert_eq!(data_plane(landfall), DataPlane::Landfall);
+    let error = read("{kind: metal, dataPlane: cilium}").unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("kube-proxy") && error.contains(":2: "),
+        "{error}"
+    );
 }
 
 #[test]

@@ -11,14 +11,13 @@ use landfall_model::rows::{OwnershipFields, ServiceRow};
 use landfall_model::status::ConditionType;
 use landfall_model::wire::accepted_to_text;
 
-use super::tracked::Accepted;
 use super::{Engine, WorkItem};
 use crate::claims;
 use crate::instance::{InstanceId, Owners};
 use crate::progress::Progress;
 use crate::reconcile::{Job, Persisted};
 use crate::report::Report;
-use crate::resolve::{resolve, resolve_previous};
+use crate::resolve::{Accepted, resolve};
 use crate::select::Ownership;
 use crate::store::Record;
 
@@ -241,19 +240,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         // earlier release accepted, and by the rules of today it may be refused.
         let unrecorded = accepted.is_none() && stands(row, ConditionType::Accepted);
         let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(row, None)));
-        let previous = accepted.as_ref().and_then(|accepted| {
-            let Accepted {
-                row: version,
-                certificates,
-            } = accepted;
-            // What is held and noted on the Service does not go back to what it was.
-            let version = ServiceRow {
-                finalized: row.finalized,
-                status: row.status.clone(),
-                ..ServiceRow::clone(version)
-            };
-            resolve_previous(&version, certificates, &self.world, profile).ok()
-        });
+        let previous = accepted.as_ref();
+        let previous = previous.and_then(|it| it.resolve(row, &self.world, profile));
         if previous.is_some() {
             errors.push(serving_previous());
         }

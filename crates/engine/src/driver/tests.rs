@@ -726,3 +726,22 @@ fn programmed(rows: &BTreeMap<ServiceKey, ServiceRow>, name: &str) -> bool {
         .and_then(|row| row.status.condition(ConditionType::Programmed))
         .is_some_and(|condition| condition.status)
 }
+
+#[test]
+fn checks_of_everything_are_spread_and_never_late() {
+    let pauses = |seed: u64| {
+        let config = EngineConfig {
+            audit_seed: seed,
+            ..EngineConfig::new(Classes::only("test"))
+        };
+        let each = (0..20).map(|audits| config.pause_before_audit(audits));
+        each.collect::<Vec<Duration>>()
+    };
+    let (one, other) = (pauses(1), pauses(2));
+    let bounds = AUDIT_EVERY / 5 * 4..=AUDIT_EVERY;
+    assert!(
+        one.iter().chain(&other).all(|it| bounds.contains(it)),
+        "{one:?}"
+    );
+    assert_ne!(one, other);
+}

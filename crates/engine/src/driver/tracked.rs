@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::intent::Intent;
-use landfall_model::listener::Certificate;
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
@@ -15,7 +14,7 @@ use super::history::ReconcileHistory;
 use crate::instance::Owners;
 use crate::progress::Progress;
 use crate::reconcile::{EventState, Job, Outcome, Persisted, ReconcileEnd, Writing};
-use crate::resolve::{certificates_of, removal};
+use crate::resolve::{Accepted, removal};
 
 /// What the loop remembers of a Service between reconciles.
 #[derive(Debug)]
@@ -44,14 +43,6 @@ pub(super) struct Tracked {
     pub(super) obsolete: &'static [&'static str],
 }
 
-/// The newest version of a Service that was valid.
-#[derive(Clone, Debug)]
-pub(super) struct Accepted {
-    pub(super) row: Arc<ServiceRow>,
-    /// What its Secrets held then.
-    pub(super) certificates: Vec<Arc<Certificate>>,
-}
-
 #[derive(Debug)]
 pub(super) struct Written {
     status: ServiceStatus,
@@ -72,26 +63,6 @@ pub(super) enum StatusOrigin {
     Late,
     /// Another program wrote it.
     Foreign,
-}
-
-// === impl Accepted ===
-
-impl Accepted {
-    /// A version that is valid, and what it wants.
-    pub(super) fn new(row: &Arc<ServiceRow>, intent: Option<&Intent>) -> Self {
-        let spec = intent.and_then(|intent| intent.load_balancer.as_ref());
-        let listeners = spec.iter().flat_map(|spec| &spec.listeners);
-        let certificates = listeners.flat_map(|listener| {
-            let of_clients = listener.mode.certificates();
-            let of_clients = of_clients.into_iter().flat_map(|it| &it.0);
-            let of_members = listener.pool.tls.iter().flat_map(certificates_of);
-            of_clients.chain(of_members).cloned()
-        });
-        Self {
-            row: row.clone(),
-            certificates: certificates.collect(),
-        }
-    }
 }
 
 // === impl Tracked ===

@@ -13,3 +13,4 @@ mod lab;
 mod ndp;
 mod ownership;
 mod rights;
+mod routes;

@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_kube::Health;
+use landfall_local::Serving;
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
+use landfall_proxy::Proxy;
+use landfall_speaker::serve::ServingView;
 use landfall_speaker::task::SpeakerView;
 use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 
+use crate::backend::resources;
 use crate::logging;
 
 /// Answers for a speaker.
@@ -24,6 +28,19 @@ pub struct SpeakerApi {
     node: String,
     started: String,
     changes: watch::Sender<u64>,
+    /// Where this node serves addresses itself.
+    data_plane: Option<ServedView>,
+}
+
+/// What a node serves itself.
+#[derive(Clone, Debug)]
+pub struct ServedView {
+    /// The Services, and what can't be served of them.
+    pub view: watch::Receiver<Arc<ServingView>>,
+    /// Their listeners.
+    pub serving: Arc<Serving>,
+    /// What carries their traffic.
+    pub proxy: Arc<Proxy>,
 }
 
 // === impl SpeakerApi ===
@@ -43,7 +60,13 @@ impl SpeakerApi {
             node: node.to_owned(),
             started: Timestamp::now().to_string(),
             changes: watch::Sender::new(0),
+            data_plane: None,
         }
+    }
+
+    /// The same, with what this node serves itself, if it does.
+    pub fn serving(self, data_plane: Option<ServedView>) -> Self {
+        Self { data_plane, ..self }
     }
 
     fn speaker(&self) -> SpeakerMetrics {
@@ -101,6 +124,11 @@ impl landfall_web::Instance for SpeakerApi {
             ready,
             waiting,
             problems: unseen.chain(failing).collect(),
+            services: self
+                .data_plane
+                .iter()
+                .flat_map(ServedView::services)
+                .collect(),
             ..InstanceView::default()
         })
     }
@@ -114,8 +142,8 @@ impl landfall_web::Instance for SpeakerApi {
         }
     }
 
-    fn service(&self, _key: &ServiceKey) -> Option<ServiceView> {
-        None
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        self.data_plane.as_ref()?.service(key)
     }
 
     fn similar(&self, _key: &ServiceKey) -> Vec<ServiceKey> {
@@ -127,6 +155,7 @@ impl landfall_web::Instance for SpeakerApi {
             lost_log_lines: logging::lost(),
             left_out_log_lines: logging::left_out(),
             speaker: Some(self.speaker()),
+            resources: self.data_plane.as_ref().map(|it| resources(&it.proxy)),
             ..MetricsView::default()
         }
     }
@@ -155,5 +184,34 @@ impl landfall_web::Instance for SpeakerApi {
         Err(PlanError::Unavailable(
             "a speaker makes no plans".to_owned(),
         ))
+    }
+}
+
+// === impl ServedView ===
+
+impl ServedView {
+    fn services(&self) -> Vec<ServiceView> {
+        let view = self.view.borrow().clone();
+        let keys = view.services.keys();
+        keys.filter_map(|key| self.service(key)).collect()
+    }
+
+    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        let view = self.view.borrow().clone();
+        let served = view.services.get(key)?;
+        let problem = view.problems.get(key);
+        let problem = problem.map(|why| Reason::warning(Code::ListenFailed, why.clone()));
+        Some(ServiceView {
+            key: key.clone(),
+            uid: served.uid.clone(),
+            class: None,
+            origin: None,
+            status: served.status.clone(),
+            reasons: problem.into_iter().collect(),
+            address: None,
+            listeners: self.serving.live(&served.uid),
+            left_out: Vec::new(),
+            pending: Vec::new(),
+        })
     }
 }

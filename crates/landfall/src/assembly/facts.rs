@@ -13,7 +13,7 @@ const FACTS: usize = 1024;
 
 /// Starts the source. What it sends follows the pools of configuration and command line, and, if
 /// `follows_machine`, the addresses of this machine.
-pub(super) async fn start(
+pub async fn start(
     lifetime: &Lifetime,
     pools: Vec<PoolRow>,
     follows_machine: bool,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::provider::local;
+use landfall_l2::fsm::Scope;
 use landfall_local::{Local as LocalProvider, watch_health, watch_shares};
 use landfall_model::Uid;
 use landfall_model::provider::{Provider as _, ProviderProfile};
@@ -19,8 +20,11 @@ use crate::data_plane::DataPlane;
 use crate::lifetime::Lifetime;
 
 /// An instance on this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Local;
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    /// Where it announces its addresses; `None`: the machine has them.
+    announces: Option<Scope>,
+}
 
 impl Kind for Local {
     type Config = local::Local;
@@ -30,15 +34,20 @@ impl Kind for Local {
 
     fn read(
         _instance: &str,
-        _config: &local::Local,
+        config: &local::Local,
         _surroundings: &Surroundings,
         _args: &InstancesArgs,
     ) -> anyhow::Result<Self> {
-        Ok(Self)
+        let scope = |announce: &local::Announce| match announce.interfaces.as_slice() {
+            [] => Scope::All,
+            names => Scope::Only(names.iter().cloned().collect()),
+        };
+        let announces = config.announce.as_ref().map(scope);
+        Ok(Self { announces })
     }
 
     fn outline(_config: &local::Local, bounds: Bounds) -> ProviderProfile {
-        Self.detached(bounds).profile().clone()
+        Self::default().detached(bounds).profile().clone()
     }
 
     fn detached(&self, bounds: Bounds) -> LocalProvider {
@@ -46,7 +55,12 @@ impl Kind for Local {
     }
 
     fn live(&self, bounds: Bounds, data_plane: &mut DataPlane) -> anyhow::Result<LocalProvider> {
-        Ok(bounded(LocalProvider::new(data_plane.start()?), bounds))
+        let provider = bounded(LocalProvider::new(data_plane.start()?), bounds);
+        if let Some(scope) = &self.announces {
+            let announced = (provider.addresses(), scope.clone());
+            data_plane.announced.push(announced);
+        }
+        Ok(provider)
     }
 
     fn sandbox(provider: &LocalProvider) -> LocalProvider {
@@ -83,7 +97,8 @@ fn bounded(provider: LocalProvider, bounds: Bounds) -> LocalProvider {
     provider.allowing(bounds.members).within(bounds.limits)
 }
 
-fn resources(proxy: &Proxy) -> ResourcesView {
+/// Returns how much of what it may use a data plane uses.
+pub fn resources(proxy: &Proxy) -> ResourcesView {
     let (pressure, checks) = (proxy.pressure(), proxy.checks());
     ResourcesView {
         checks: checks.begun,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::provider::metal as config;
-use landfall_metal::{Metal as MetalProvider, watch_cooling};
+use landfall_metal::{DataPlane, Metal as MetalProvider, watch_cooling};
 use landfall_model::Uid;
 use landfall_model::provider::{Provider as _, ProviderProfile};
 
@@ -16,7 +16,21 @@ use crate::lifetime::Lifetime;
 
 /// An instance on bare metal.
 #[derive(Clone, Copy, Debug)]
-pub struct Metal;
+pub struct Metal {
+    data_plane: DataPlane,
+}
+
+// === impl Metal ===
+
+impl Metal {
+    fn new(config: &config::Metal) -> Self {
+        let data_plane = match config.data_plane {
+            config::DataPlane::KubeProxy => DataPlane::KubeProxy,
+            config::DataPlane::Landfall => DataPlane::Landfall,
+        };
+        Self { data_plane }
+    }
+}
 
 impl Kind for Metal {
     type Config = config::Metal;
@@ -26,19 +40,19 @@ impl Kind for Metal {
 
     fn read(
         _instance: &str,
-        _config: &config::Metal,
+        config: &config::Metal,
         _surroundings: &Surroundings,
         _args: &InstancesArgs,
     ) -> anyhow::Result<Self> {
-        Ok(Self)
+        Ok(Self::new(config))
     }
 
-    fn outline(_config: &config::Metal, bounds: Bounds) -> ProviderProfile {
-        Self.detached(bounds).profile().clone()
+    fn outline(config: &config::Metal, bounds: Bounds) -> ProviderProfile {
+        Self::new(config).detached(bounds).profile().clone()
     }
 
     fn detached(&self, bounds: Bounds) -> MetalProvider {
-        MetalProvider::new()
+        MetalProvider::new(self.data_plane)
             .allowing(bounds.members)
             .within(bounds.limits)
     }

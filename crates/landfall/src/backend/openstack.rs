@@ -21,7 +21,7 @@ use landfall_model::view::{CloudCallsView, MetricsView};
 use landfall_openstack::client::{ApiError, ErrorKind};
 use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, OrphanKind, Owner};
-use landfall_openstack::{Observed, OpenStack as OpenStackProvider, Settings};
+use landfall_openstack::{Observed, OpenStack as OpenStackProvider, Settings, configured};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -219,6 +219,8 @@ impl OpenStack {
                 "[LoadBalancer] lb-provider: {wanted:?}: Octavia here has {listed}"
             ));
         }
+        let findings = configured::unknown(&self.cloud, &self.settings).await;
+        report.findings = findings.map_err(said)?;
         let (instance, auth_url) = (&self.instance, &self.auth_url);
         let project = project.as_deref().unwrap_or("none");
         report.text = format!(

@@ -51,6 +51,9 @@ pub struct CloudReport {
     /// Why it can't be used.
     #[serde(skip)]
     pub problem: Option<Reason>,
+    /// What is wrong with what the configuration names in it.
+    #[serde(skip)]
+    pub findings: Vec<Reason>,
 }
 
 /// An object in the cloud that a Service takes over.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ClusterArgs, InstancesArgs, TextOutput};
+use super::{ChosenArgs, ClusterArgs, InstancesArgs, TextOutput};
 
 /// `landfall adopt`
 #[derive(Debug, Args)]
@@ -14,8 +14,8 @@ use super::{ClusterArgs, InstancesArgs, TextOutput};
                  --config, and changes nothing without --apply. Two controllers must never work on \
                  the same Services: stop the other one's first, that of cloud-provider-openstack \
                  with enabled = false in [LoadBalancer] of its own cloud.conf, that of Exoscale \
-                 with loadBalancer.disabled in its file. This command can't detect whether it \
-                 still runs.\n\n\
+                 with loadBalancer.disabled in its file. A Lease shows whether a cloud \
+                 controller manager is at work, not which of its controllers.\n\n\
                  --apply starts a controller, waits until it has taken over all Services that it \
                  can, and stops it; after that, or instead, start landfall controller with the \
                  same options.\n\n\
@@ -23,6 +23,7 @@ use super::{ClusterArgs, InstancesArgs, TextOutput};
                  landfall adopt metallb does the same for MetalLB.\n\n\
                  Examples:\n  \
                  landfall adopt --cloud-config cloud.conf --cluster-name c1\n  \
+                 landfall adopt --cloud-config cloud.conf --only shop/web --apply\n  \
                  landfall adopt --cloud-config cloud.conf --cluster-name c1 -o json | jq \
                  '.services[] | select(.steps != [])'\n  \
                  kubectl get svc,nodes,endpointslices -A -o yaml | landfall adopt --cloud-config \
@@ -48,6 +49,8 @@ pub struct AdoptArgs {
     pub instances: InstancesArgs,
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    #[command(flatten)]
+    pub chosen: ChosenArgs,
     /// Take over: apply the steps, and write status and annotations to the Services
     #[arg(long)]
     pub apply: bool,

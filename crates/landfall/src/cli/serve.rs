@@ -12,7 +12,7 @@ use landfall_config::pools;
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 
-use super::{AccessLogFormat, DEFAULT_ADMIN, InstancesArgs, LogFormat};
+use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat};
 
 /// `landfall demo`
 #[derive(Debug, Args)]
@@ -102,6 +102,8 @@ pub struct ControllerArgs {
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
     #[command(flatten)]
+    pub chosen: ChosenArgs,
+    #[command(flatten)]
     pub election: ElectionArgs,
     /// Directory for the last known state, so that a start while the API server is unavailable
     /// serves it again; default: none
@@ -183,6 +185,16 @@ pub struct RunArgs {
     pub workers: Option<u16>,
     #[command(flatten)]
     pub access_log: AccessLogArgs,
+    /// Time between two checks for changes that other programs have made in the clouds, at most;
+    /// whole seconds, from 10 to 86400. Each pause is up to a fifth shorter
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value = "180",
+        value_parser = audit_interval,
+        env = "LANDFALL_AUDIT_INTERVAL"
+    )]
+    pub audit_interval: Duration,
     /// How long open connections may continue after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub grace: u64,
@@ -242,6 +254,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
         return Err("write seconds from 0 to 3600".to_owned());
     }
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+}
+
+fn audit_interval(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds @ 10..=86_400) => Ok(Duration::from_secs(seconds)),
+        _ => Err("write whole seconds from 10 to 86400".to_owned()),
+    }
 }
 
 // === impl AccessLogArgs ===

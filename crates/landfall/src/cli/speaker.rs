@@ -12,7 +12,8 @@ use super::{DEFAULT_SPEAKER_ADMIN, LogFormat};
 #[derive(Debug, Args)]
 #[command(
     after_help = "One speaker runs on each node, as a DaemonSet in the network of the node with \
-                 the capability NET_RAW. It writes no Service and needs no Lease.\n\n\
+                 the capability NET_RAW, and NET_ADMIN where an instance has dataPlane: landfall. \
+                 It writes no Service and needs no Lease.\n\n\
                  Examples:\n  \
                  landfall speaker --node-name n1 --node-address 10.0.0.1 \
                  --membership-key-file /etc/landfall/membership/keys\n  \
@@ -28,7 +29,8 @@ pub struct SpeakerArgs {
     pub node_address: IpAddr,
     #[command(flatten)]
     pub cluster: ServeClusterArgs,
-    /// landfall.yaml, for the namespace of MetalLB's resources
+    /// landfall.yaml, as the controller has it: for the namespace of MetalLB's resources, and for
+    /// instances with dataPlane: landfall
     #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
     pub config: Option<PathBuf>,
     /// The namespace of MetalLB's resources; overrides landfall.yaml

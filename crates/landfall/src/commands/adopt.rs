@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use landfall_engine::select::Ownership;
 use landfall_engine::{World, resolve};
 use landfall_files::Loaded;
+use landfall_kube::{Connection, lease};
 use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
 use landfall_model::plan::{PlannedKind, PlannedStep};
@@ -19,7 +21,7 @@ use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::backend::{Adopted, Backend, Mode};
-use crate::cli::{AdoptArgs, AdoptFrom, TextOutput};
+use crate::cli::{AdoptArgs, AdoptFrom, ChosenArgs, TextOutput};
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::text::counted;
@@ -33,7 +35,10 @@ mod metallb;
 const WARNING: &str = "two controllers must never work on the same Services: stop the \
                       other one's first (cloud-provider-openstack: enabled = false in \
                       [LoadBalancer] of its cloud.conf; Exoscale's: loadBalancer.disabled in its \
-                      file); this command can't detect whether it still runs";
+                      file)";
+
+/// The Lease of cloud-provider-openstack, and of other cloud controller managers.
+const REFERENCE: (&str, &str) = ("kube-system", "cloud-controller-manager");
 
 /// What is taken over, Service by Service.
 #[derive(Debug, Serialize)]
@@ -76,11 +81,12 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         instances.learn_cluster(&connection, &origin).await?;
+        writeln!(std::io::stderr(), "{}", reference(&connection).await)?;
         args.cluster.load(&instances.resources()).await?
     } else {
         dry_run::read(args.filename.clone(), args.recursive).await?
     };
-    let survey = survey(&instances, loaded).await?;
+    let survey = survey(&instances, loaded, &args.chosen).await?;
     let text = match args.output {
         TextOutput::Text => describe(&survey),
         TextOutput::Json => serde_json::to_string_pretty(&survey)?,
@@ -102,10 +108,28 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         cluster: &args.cluster,
         lease: &args.lease,
         output: args.output,
+        chosen: &args.chosen,
         condition: ConditionType::Programmed,
         held: "a controller of Landfall that holds it takes over by itself",
     };
     Ok(turn.run(instances, &keys.collect::<Vec<_>>()).await? && sound)
+}
+
+/// What is known of another controller that may be at work, by its Lease.
+async fn reference(connection: &Connection) -> String {
+    let (namespace, name) = REFERENCE;
+    match lease::holder(connection, namespace, name).await {
+        Ok(Some(holder)) if holder.is_active(Timestamp::now()) => format!(
+            "warning: a cloud controller manager is at work: {} renewed the Lease \
+            {namespace}/{name} at {}; make sure that its Service controller is off",
+            holder.identity, holder.renewed
+        ),
+        Ok(_) => format!("note: no process holds the Lease {namespace}/{name}"),
+        Err(error) => format!(
+            "note: whether a cloud controller manager is at work is not known, because the Lease \
+            {namespace}/{name} can't be read: {error}"
+        ),
+    }
 }
 
 fn is_error(reason: &Reason) -> bool {
@@ -114,7 +138,11 @@ fn is_error(reason: &Reason) -> bool {
 
 /// Reads every Service that an instance on OpenStack would serve. All are read at the same time,
 /// so that they share the lists of the cloud.
-async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey> {
+async fn survey(
+    instances: &Instances,
+    loaded: Loaded,
+    chosen: &ChosenArgs,
+) -> anyhow::Result<Survey> {
     let mut world = World::default();
     for fact in loaded.facts {
         world.apply(fact);
@@ -131,7 +159,7 @@ async fn survey(instances: &Instances, loaded: Loaded) -> anyhow::Result<Survey>
     }
     let mut services = Vec::new();
     let mut looking = JoinSet::new();
-    for row in world.services() {
+    for row in world.services().filter(|row| chosen.choose(row)) {
         let namespace = world.namespace(row.key.namespace());
         let belongs = classes.validate(&row, namespace.map(AsRef::as_ref));
         let Ownership::Ours(instance) = belongs else {

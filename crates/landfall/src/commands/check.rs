@@ -69,7 +69,9 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     };
     let providers = instances.detached(mode);
     let outlook = dry_run::from_nothing(&instances, &providers, loaded, &args.pools).await;
-    let problems = clouds.iter().filter_map(|cloud| cloud.problem.clone());
+    let problems = clouds
+        .iter()
+        .flat_map(|cloud| cloud.problem.iter().chain(&cloud.findings).cloned());
     let about_files = instances
         .on_clouds()
         .flat_map(|setup| setup.warnings().to_vec());

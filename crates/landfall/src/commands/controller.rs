@@ -21,6 +21,8 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         admin: args.admin,
         workers: args.run.threads(),
         access_log: args.run.access_log.clone(),
+        chosen: args.chosen,
+        audit_every: args.run.audit_interval,
         admin_token: args.run.admin_token_file.map(TokenFile::new),
         admin_names: args.run.admin_name,
     };
@@ -33,5 +35,5 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         grace,
         by_hand: false,
     };
-    beside.run(stop).await
+    Box::pin(beside.run(stop)).await
 }

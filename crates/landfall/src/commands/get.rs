@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::status::ConditionType;
-use landfall_model::view::{InstanceView, ListenerView, ServiceView};
+use landfall_model::view::{Health, InstanceView, ListenerView, ServiceView};
 use serde_json::Value;
 
 use crate::admin::client::Admin;
@@ -102,12 +102,11 @@ pub fn list(services: &[ServiceView], wide: bool) -> String {
         header.extend(refuses.then_some("REFUSED"));
     }
     let rows = services.iter().map(|service| {
-        let (healthy, total) = service.healthy_of_total();
         let mut row = vec![
             service.key.to_string(),
             address(service),
             ports(service),
-            format!("{healthy}/{total}"),
+            healthy(service),
             state(service).to_owned(),
         ];
         if wide {
@@ -131,6 +130,16 @@ pub fn list(services: &[ServiceView], wide: bool) -> String {
         row
     });
     table::render(&header, rows.collect())
+}
+
+/// How many members are healthy, of how many; `-` where nothing that was asked knows how any fares.
+fn healthy(service: &ServiceView) -> String {
+    let (healthy, total) = service.healthy_of_total();
+    let mut members = service.listeners.iter().flat_map(|it| &it.members);
+    if total > 0 && members.all(|it| it.health == Health::Unknown) {
+        return "-".to_owned();
+    }
+    format!("{healthy}/{total}")
 }
 
 /// The addresses that clients use, or `<pending>`.

@@ -15,22 +15,25 @@ use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
-use landfall_model::rows::ResourceKind;
+use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::status::{Desired, Statuses};
-use landfall_speaker::task::{Parts, Speaker};
+use landfall_speaker::task::{Outputs, Parts, Speaker};
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::SpeakerApi;
+use crate::assembly::{facts, watched};
 use crate::cli::SpeakerArgs;
 use crate::config;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
-/// How long a stop may take: the speaker has no connections to wait for.
+mod plane;
+
+/// How long a stop may take: what is served here is served by other nodes then.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// From one read of the file of keys to the next.
@@ -39,14 +42,13 @@ const LOOK: Duration = Duration::from_secs(10);
 /// From one attempt to read the own Pod to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Facts on their way.
-const FACTS: usize = 1024;
-
 /// Runs the command.
 pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let stop = Stop::watch(GRACE)?;
-    let namespace = metallb_namespace(&args).await?;
-    let keys = read_keys(&args.membership_key_file).await?;
+    let config = config::read(args.config.as_deref()).await?;
+    let namespace = args.metallb_namespace.clone();
+    let namespace = namespace.unwrap_or_else(|| config.metallb_namespace().to_owned());
+    let (keys, secret) = read_keys(&args.membership_key_file).await?;
     let exclusions = exclusions(&args.exclude_interface)?;
     let admin = TcpListener::bind(args.admin)
         .await
@@ -55,23 +57,26 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
 
     // Each ends by itself, in the order of a stop.
     let (members, announcing, others) = <(Lifetime, Lifetime, Lifetime)>::default();
-    let config = AnnouncerConfig {
+    let announcer = AnnouncerConfig {
         exclusions: exclusions.clone(),
         ..AnnouncerConfig::default()
     };
     let (announcer, reports) =
-        Announcer::start(config, &announcing.tasks, announcing.cancel.clone())?;
-    let decider = decider(&args)?;
+        Announcer::start(announcer, &announcing.tasks, announcing.cancel.clone())?;
+    let mut decider = decider(&args)?;
+    let mut prepared = None;
+    if let Some(plane) = plane::of(&config, &args) {
+        decider = decider.serving(plane);
+        prepared = Some(plane::prepare(&args, &config, &secret).await?);
+    }
     let membership = join(&args, keys, &decider, &members).await?;
     let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
     others
         .tasks
         .spawn(others.cancel.clone().run_until_cancelled_owned(keys));
 
-    let (facts_to, facts) = mpsc::channel(FACTS);
-    let source = source_config(&namespace);
+    let (facts, sources) = follow(&connection, &namespace, args.admin, &others).await?;
     let Lifetime { tasks, cancel } = &others;
-    let sources = Sources::start(&connection, source, facts_to, None, tasks, cancel);
     let reporter = OwnReports::new(
         connection.clone(),
         "landfall.dev/speaker",
@@ -90,34 +95,55 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         exclusions,
         reporter: Arc::clone(&reporter),
     };
-    let (speaker, desired, view) = Speaker::new(parts, decider);
+    let (speaker, outputs) = Speaker::new(parts, decider);
+    let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
+    let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
+    let Outputs { desired, view, .. } = outputs;
     let ended = CancellationToken::new();
-    let (running, end) = (speaker.run(cancel.clone()), ended.clone().drop_guard());
-    tasks.spawn(async move {
-        running.await;
-        drop(end);
-    });
+    tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, desired);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let api = SpeakerApi::new(view, sources.health(), membership, &args.node_name);
-    let options = landfall_web::Options {
-        names: landfall_web::guard::Names::new(args.admin_name),
-        token: args.admin_token_file.map(TokenFile::new),
-    };
-    tasks.spawn(landfall_web::serve(
-        admin,
-        Arc::new(api),
-        options,
-        cancel.clone(),
-    ));
+    let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
+    let (options, api) = (web_options(args), Arc::new(api));
+    tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
 
     let outcome = end_of(&stop, &ended).await;
     // The others take over before this node is silent: what still arrives here is forwarded.
     members.end().await;
     announcing.end().await;
+    if let Some(running) = running {
+        running.end().await;
+    }
     others.end().await;
     outcome
+}
+
+/// Follows the cluster, and this machine where its admin endpoint answers at all addresses: none of
+/// these may be a member at its port.
+async fn follow(
+    connection: &Connection,
+    namespace: &str,
+    admin: SocketAddr,
+    lifetime: &Lifetime,
+) -> anyhow::Result<(mpsc::Receiver<Fact>, Sources)> {
+    let mut sources = None;
+    let everywhere = admin.ip().is_unspecified();
+    let source = |facts_to, Lifetime { tasks, cancel }: &Lifetime| {
+        let source = source_config(namespace);
+        let started = Sources::start(connection, source, facts_to, None, tasks, cancel);
+        sources = Some(started);
+    };
+    let facts = facts::start(lifetime, Vec::new(), everywhere, source).await;
+    Ok((facts, sources.context("no source was started")?))
+}
+
+fn web_options(args: SpeakerArgs) -> landfall_web::Options {
+    landfall_web::Options {
+        names: landfall_web::guard::Names::new(args.admin_name),
+        token: args.admin_token_file.map(TokenFile::new),
+    }
 }
 
 /// Waits until a signal asks for a stop, or the loop has ended by itself.
@@ -128,16 +154,6 @@ async fn end_of(stop: &Stop, ended: &CancellationToken) -> anyhow::Result<()> {
             "the loop of the speaker ended unexpectedly; this is a bug, see the log"
         )),
     }
-}
-
-async fn metallb_namespace(args: &SpeakerArgs) -> anyhow::Result<String> {
-    Ok(match &args.metallb_namespace {
-        Some(namespace) => namespace.clone(),
-        None => config::read(args.config.as_deref())
-            .await?
-            .metallb_namespace()
-            .to_owned(),
-    })
 }
 
 async fn connect(args: &SpeakerArgs) -> anyhow::Result<Connection> {
@@ -205,11 +221,15 @@ fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {
     exclusions.context("--exclude-interface")
 }
 
-async fn read_keys(path: &Path) -> anyhow::Result<Keys> {
+/// Returns the keys, and the first of them as it is written.
+async fn read_keys(path: &Path) -> anyhow::Result<(Keys, Vec<u8>)> {
     let text = tokio::fs::read_to_string(path)
         .await
         .with_context(|| format!("reading the keys of speakers in {}", path.display()))?;
-    parse_keys(&text).with_context(|| format!("the keys of speakers in {}", path.display()))
+    let keys = parse_keys(&text);
+    let keys = keys.with_context(|| format!("the keys of speakers in {}", path.display()))?;
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty());
+    Ok((keys, first.unwrap_or_default().as_bytes().to_vec()))
 }
 
 /// Reads keys, one per line.
@@ -229,7 +249,7 @@ async fn follow_keys(path: std::path::PathBuf, membership: Membership) {
     loop {
         tokio::time::sleep(LOOK).await;
         match read_keys(&path).await {
-            Ok(keys) => membership.update(|wanted| wanted.keys = keys),
+            Ok((keys, _)) => membership.update(|wanted| wanted.keys = keys),
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "keys are kept as they were");
             }

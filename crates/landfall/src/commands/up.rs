@@ -14,7 +14,7 @@ use landfall_web::token::TokenFile;
 use tokio::sync::Notify;
 
 use crate::assembly::{Instance, Options, StartState};
-use crate::cli::UpArgs;
+use crate::cli::{ChosenArgs, UpArgs};
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
@@ -319,6 +319,8 @@ async fn options(args: &UpArgs) -> anyhow::Result<Options> {
         admin: args.admin,
         workers: args.run.threads(),
         access_log: args.run.access_log.clone(),
+        chosen: ChosenArgs::default(),
+        audit_every: args.run.audit_interval,
         admin_token: args.run.admin_token_file.clone().map(TokenFile::new),
         admin_names: args.run.admin_name.clone(),
     })
@@ -335,7 +337,7 @@ async fn beside_cluster(args: UpArgs, stop: Stop) -> anyhow::Result<()> {
         grace: args.run.grace(),
         by_hand: true,
     };
-    beside.run(stop).await
+    Box::pin(beside.run(stop)).await
 }
 
 /// Starts an instance whose facts are manifests.

@@ -537,7 +537,7 @@ async fn as_root_every_address_is_announced_from_the_node_that_metallb_elected()
     let ours: Vec<Running> = hosts
         .iter()
         .enumerate()
-        .map(|(place, host)| Node::speak(&bed, host, place + 1))
+        .map(|(place, host)| Node::speak(&bed, host, place + 1, None))
         .collect();
     until_announced(&bed, "Landfall's speakers", &elected).await;
 

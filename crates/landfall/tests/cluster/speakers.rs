@@ -29,7 +29,7 @@ use crate::traffic::Backend;
 pub const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
 const USER: &str = "system:serviceaccount:landfall-system:landfall-speaker";
 pub const HUB: &str = "10.78.0.254";
-const ADDRESS: &str = "10.78.0.200";
+pub const ADDRESS: &str = "10.78.0.200";
 
 /// A program that ends with the test.
 pub struct Running(Child);
@@ -40,7 +40,7 @@ impl Running {
         Self(command.spawn().unwrap())
     }
 
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 }
@@ -109,25 +109,26 @@ impl Host {
     }
 
     /// Nothing arrives and nothing leaves any more.
-    fn cut(&self) {
+    pub fn cut(&self) {
         sh(&format!("ip link set {} down", self.name));
     }
 
-    fn heal(&self) {
+    pub fn heal(&self) {
         sh(&format!("ip link set {} up", self.name));
     }
 }
 
 /// A node with its programs.
 pub struct Node {
-    host: Host,
-    speaker: Running,
+    pub host: Host,
+    pub speaker: Running,
     _kube_proxy: Running,
-    log: PathBuf,
+    pub log: PathBuf,
 }
 
 impl Node {
-    fn start(bed: &Bed, number: usize) -> Self {
+    /// `config`: landfall.yaml, where speakers serve addresses themselves.
+    pub fn start(bed: &Bed, number: usize, config: Option<&str>) -> Self {
         let name = format!("node-{number}");
         let address = format!("10.78.0.{number}");
         let host = Host::start(&name, &address);
@@ -147,7 +148,7 @@ impl Node {
                 .args(["--metrics-bind-address=127.0.0.1:10249"])
                 .stderr(std::fs::File::create(log("kube-proxy")).unwrap()),
         );
-        let (speaker, log) = (Self::speak(bed, &host, number), log("speaker"));
+        let (speaker, log) = (Self::speak(bed, &host, number, config), log("speaker"));
         Self {
             host,
             speaker,
@@ -156,8 +157,8 @@ impl Node {
         }
     }
 
-    /// The speaker has the capability `NET_RAW`, and no other.
-    pub fn speak(bed: &Bed, host: &Host, number: usize) -> Running {
+    /// The speaker has the capability `NET_RAW`, and no other unless it serves addresses itself.
+    pub fn speak(bed: &Bed, host: &Host, number: usize, config: Option<&str>) -> Running {
         let keys = bed.write("keys", "the key of these speakers\n");
         let kubeconfig = from_nodes(bed, USER, &["system:serviceaccounts"]);
         let name = format!("node-{number}");
@@ -165,8 +166,14 @@ impl Node {
         let log = std::fs::File::options().create(true).append(true).open(log);
         let program = landfall(bed.cluster.directory());
         let mut command = host.command("setpriv");
+        let capabilities = if config.is_some() {
+            "-all,+net_raw,+net_admin,+net_bind_service"
+        } else {
+            "-all,+net_raw"
+        };
         command
-            .args(["--bounding-set=-all,+net_raw", "--inh-caps=-all,+net_raw"])
+            .arg(format!("--bounding-set={capabilities}"))
+            .arg(format!("--inh-caps={capabilities}"))
             .arg("--no-new-privs")
             .arg(program.get_program())
             .args(["speaker", "--kubeconfig", text(&kubeconfig)])
@@ -177,6 +184,10 @@ impl Node {
             .args(["--admin", "127.0.0.1:9641", "--log-format", "json"])
             .current_dir(bed.cluster.directory())
             .stderr(log.unwrap());
+        if let Some(config) = config {
+            let config = bed.write("speakers.yaml", config);
+            command.args(["--config", text(&config)]);
+        }
         Running::start(&mut command)
     }
 }
@@ -193,14 +204,14 @@ pub fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
 }
 
 /// Asks all the time for the member that answers, and notes when it got an answer.
-struct Client {
-    host: Host,
+pub struct Client {
+    pub host: Host,
     program: Option<Running>,
     answers: PathBuf,
 }
 
 impl Client {
-    fn start(bed: &Bed) -> Self {
+    pub fn start(bed: &Bed) -> Self {
         Self {
             host: Host::start("client", "10.78.0.100"),
             program: None,
@@ -209,7 +220,7 @@ impl Client {
     }
 
     /// From now on each answer is noted with its time in microseconds.
-    fn ask_on(&mut self) {
+    pub fn ask_on(&mut self) {
         // Each loop ends with the program that began it.
         let script = format!(
             "ask() {{ while kill -0 $$ 2>/dev/null; do
@@ -225,7 +236,7 @@ impl Client {
         self.program = Some(Running::start(command.args(["-c", &script])));
     }
 
-    fn answers(&self) -> Vec<u64> {
+    pub fn answers(&self) -> Vec<u64> {
         let text = std::fs::read_to_string(&self.answers).unwrap_or_default();
         let times = text.lines();
         let times = times.filter_map(|line| line.split(' ').next()?.parse().ok());
@@ -234,7 +245,7 @@ impl Client {
         times
     }
 
-    async fn more(&self, than: usize) -> usize {
+    pub async fn more(&self, than: usize) -> usize {
         let began = Instant::now();
         loop {
             let count = self.answers().len();
@@ -260,7 +271,7 @@ impl Client {
     }
 
     /// The longest time between two answers since this many.
-    fn longest_gap(&self, since: usize) -> Duration {
+    pub fn longest_gap(&self, since: usize) -> Duration {
         let answers = self.answers();
         let later = answers.get(since.saturating_sub(1)..).unwrap_or_default();
         let gaps = later.windows(2).map(|pair| pair[1] - pair[0]);
@@ -283,7 +294,7 @@ async fn announcers(bed: &Bed) -> BTreeSet<String> {
     nodes.map(str::to_owned).collect()
 }
 
-async fn until_announced(bed: &Bed, met: impl Fn(&BTreeSet<String>) -> bool) -> String {
+pub async fn until_announced(bed: &Bed, met: impl Fn(&BTreeSet<String>) -> bool) -> String {
     let began = Instant::now();
     loop {
         let nodes = announcers(bed).await;
@@ -309,7 +320,24 @@ fn status_kind() -> String {
     kind
 }
 
-async fn prepare(bed: &Bed) {
+/// A cluster whose API server nodes on a bridge reach.
+pub async fn bed(name: &str) -> Bed {
+    sh(&format!(
+        "sysctl -qw net.ipv4.ip_forward=1
+         ip link add br0 type bridge
+         ip address add {HUB}/24 dev br0
+         ip link set br0 up"
+    ));
+    let options = Options {
+        bind: "0.0.0.0".parse().unwrap(),
+        names: vec![HUB.to_owned()],
+        ..Options::default()
+    };
+    Bed::with(name, options).await
+}
+
+/// Resources, nodes, and a Service of a class that holds an address of a mode.
+pub async fn prepare(bed: &Bed, class: &str, mode: &str) {
     let kubectl = bed.kubectl();
     for (name, plural) in [
         ("IPAddressPool", "ipaddresspools"),
@@ -366,18 +394,18 @@ async fn prepare(bed: &Bed) {
         .apply(&[pool, advertisement].concat())
         .await
         .unwrap();
-    bed.apply(
-        "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  type: LoadBalancer\n  \
-         loadBalancerClass: metallb\n  ports: [{name: web, port: 80, targetPort: 8000}]\n---\n\
+    bed.apply(&format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec:\n  type: LoadBalancer\n  \
+         loadBalancerClass: {class}\n  ports: [{{name: web, port: 80, targetPort: 8000}}]\n---\n\
          apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
-         name: web-1\n  labels: {kubernetes.io/service-name: web}\n\
-         ports: [{name: web, port: 8000}]\n\
-         endpoints: [{addresses: [10.77.1.1], conditions: {ready: true}}]\n",
-    )
+         name: web-1\n  labels: {{kubernetes.io/service-name: web}}\n\
+         ports: [{{name: web, port: 8000}}]\n\
+         endpoints: [{{addresses: [10.77.1.1], conditions: {{ready: true}}}}]\n"
+    ))
     .await;
     let status = format!(
         r#"{{"status": {{"loadBalancer": {{"ingress": [
-            {{"ip": "{ADDRESS}", "ipMode": "VIP"}}]}}}}}}"#
+            {{"ip": "{ADDRESS}", "ipMode": "{mode}"}}]}}}}}}"#
     );
     bed.run(&[
         "patch",
@@ -397,26 +425,16 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
     if !inside(NAME).await {
         return;
     }
-    sh(&format!(
-        "sysctl -qw net.ipv4.ip_forward=1
-         ip link add br0 type bridge
-         ip address add {HUB}/24 dev br0
-         ip link set br0 up"
-    ));
-    let options = Options {
-        bind: "0.0.0.0".parse().unwrap(),
-        names: vec![HUB.to_owned()],
-        ..Options::default()
-    };
-    let bed = Bed::with("speakers", options).await;
-    prepare(&bed).await;
+    let bed = bed("speakers").await;
+    prepare(&bed, "metallb", "VIP").await;
     let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
-    let mut nodes: Vec<Node> = (1..=3).map(|number| Node::start(&bed, number)).collect();
+    let mut nodes: Vec<Node> = (1..=3)
+        .map(|number| Node::start(&bed, number, None))
+        .collect();
     let mut client = Client::start(&bed);
     let owner = until_announced(&bed, |nodes| nodes.len() == 1).await;
     client.ask_on();
     client.more(10).await;
-    let index = |owner: &str| owner.rsplit('-').next().unwrap().parse::<usize>().unwrap() - 1;
 
     // The node is gone, with the API server.
     bed.cluster.freeze_api_server().unwrap();
@@ -447,7 +465,7 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
 
     // A restart finds its status object, or takes the address back.
     let number = index(&owner) + 1;
-    let restarted = Node::speak(&bed, &nodes[index(&owner)].host, number);
+    let restarted = Node::speak(&bed, &nodes[index(&owner)].host, number, None);
     nodes[index(&owner)].speaker = restarted;
     until_announced(&bed, |nodes| nodes.len() == 1 && nodes.contains(&owner)).await;
     let log = read(&nodes[index(&owner)].log);
@@ -457,6 +475,11 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
     );
 }
 
-fn read(path: &Path) -> String {
+/// The place of a node among all.
+pub fn index(node: &str) -> usize {
+    node.rsplit('-').next().unwrap().parse::<usize>().unwrap() - 1
+}
+
+pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }

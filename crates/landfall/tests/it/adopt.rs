@@ -104,3 +104,17 @@ async fn to_apply_takes_a_cluster_and_a_cloud() {
     assert!(ended.stderr.contains("--cloud-config"), "{}", ended.stderr);
     assert!(scene.sim.calls().is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_chosen_services_are_taken_over() {
+    let scene = Scene::set().await;
+    scene.reference_makes("c1", "web");
+    scene.write("web", &svc("web").tcp(80));
+    scene.write("other", &svc("other").tcp(80));
+    let reported = scene.run("adopt", &["--only", "default/web"]).await.good();
+    assert!(!reported.contains("default/other"), "{reported}");
+    let summary = "1 Service, 1 taken over with no write, 0 steps for 0 others\n";
+    assert!(reported.ends_with(summary), "{reported}");
+    let reported = scene.run("adopt", &["--selector", "canary"]).await.good();
+    assert!(reported.starts_with("0 Services"), "{reported}");
+}

@@ -12,6 +12,7 @@ mod simulated;
 
 mod access_log;
 mod adopt;
+mod announcing;
 mod attacks;
 mod backend;
 mod blocked_log;

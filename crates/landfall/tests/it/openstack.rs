@@ -325,3 +325,35 @@ async fn a_certificate_that_has_ended_stops_the_start_and_is_named() {
         assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn manifests_without_nodes_are_validated_all_the_same() {
+    let scene = Scene::set().await;
+    scene.write("web", &svc("web").tcp(80));
+    let reported = scene.run("check", &[]).await.good();
+    assert!(!reported.contains("NoEligibleNodes"), "{reported}");
+    assert!(reported.contains("1 Service: 0 errors"), "{reported}");
+    let key = "loadbalancer.openstack.org/flavor-id";
+    scene.write("web", &svc("web").tcp(80).annotation(key, "gold"));
+    let ended = scene.run("check", &["--connect"]).await;
+    assert!(
+        !ended.stdout.contains("NoEligibleNodes"),
+        "{}",
+        ended.stdout
+    );
+    assert!(scene.sim.writes().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn check_finds_ids_that_the_cloud_does_not_have() {
+    let scene = Scene::set().await;
+    scene.cloud_conf("", "floating-network-id = nonesuch");
+    let connect = ["check", "--connect", "--cloud-config", "cloud.conf"];
+    let ended = scene.lab.landfall(&connect, &[]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    assert!(
+        ended.stdout.contains("floating-network-id: \"nonesuch\""),
+        "{}",
+        ended.stdout
+    );
+}

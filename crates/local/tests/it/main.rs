@@ -11,3 +11,4 @@ mod decisions;
 mod engine;
 mod ownership;
 mod schedules;
+mod serving;

@@ -82,7 +82,7 @@ impl Machine {
                 self.send_record(&name, record);
             }
             Verdict::Take(status) => {
-                let was = held.is_present();
+                let (was, was_dead) = (held.is_present(), held.record.status == Status::Dead);
                 let changes = record.metadata != held.record.metadata
                     || record.address != held.record.address
                     || record.incarnation != held.record.incarnation;
@@ -90,6 +90,7 @@ impl Machine {
                 held.since = now;
                 let is = held.is_present();
                 self.add_news(&name);
+                self.reunions += u64::from(is && was_dead);
                 if is != was {
                     self.set_ring(now);
                 } else if is && changes {
@@ -123,9 +124,15 @@ impl Machine {
         self.members.insert(Arc::clone(&name), member);
         self.add_news(&name);
         if status.is_present() {
+            self.reunions += 1;
             self.set_ring(now);
             self.add_contact(name);
         }
+    }
+
+    pub(super) fn note_reunion(&mut self) {
+        self.reunions += 1;
+        self.revision += 1;
     }
 
     fn add_contact(&mut self, name: Arc<str>) {
@@ -136,6 +143,11 @@ impl Machine {
 
     /// What others hold of this node, which knows better.
     fn merge_own(&mut self, record: &Record) {
+        // Once for each: another one may go on saying so, and receive nothing that is said to it.
+        if record.status == Status::Dead && self.buried < Some(record.incarnation) {
+            self.buried = Some(record.incarnation);
+            self.note_reunion();
+        }
         let is_refuted = match record.incarnation.cmp(&self.own.incarnation) {
             Ordering::Less => false,
             Ordering::Equal => {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Machine;
+use super::{Machine, Settings};
 use crate::member::Status;
 use crate::packet::Kind;
 
@@ -66,6 +66,15 @@ impl Machine {
             return;
         }
         self.counts.paused += 1;
+        let Settings {
+            interval,
+            timeout,
+            confirm,
+            ..
+        } = self.settings;
+        if late + interval >= timeout + confirm {
+            self.note_reunion();
+        }
         for watch in self.watches.values_mut() {
             watch.outstanding.clear();
             watch.next = now;

@@ -145,3 +145,88 @@ fn a_node_that_leaves_is_gone_at_once_and_comes_back_when_it_starts() {
     let took = world.settle(BOUND).unwrap();
     assert!(took <= Duration::from_millis(200), "{took:?}");
 }
+
+/// The number of meetings that each node counted since `before`.
+fn met(world: &World, before: &[u64]) -> Vec<u64> {
+    let now = world.nodes.iter().map(|it| it.machine.reunions());
+    now.zip(before).map(|(now, before)| now - before).collect()
+}
+
+#[test]
+fn nodes_that_acted_without_each_other_notice_when_they_meet_again() {
+    let mut world = World::new(4, 9);
+    world.settle(BOUND).unwrap();
+    world.run(Duration::from_secs(2));
+    let reunions = |world: &World| -> Vec<u64> { met(world, &[0; 4]) };
+    let before = reunions(&world);
+    for other in 0..3 {
+        world.network.cut.extend([(3, other), (other, 3)]);
+    }
+    world.run(Duration::from_secs(2));
+    assert_eq!(met(&world, &before), [0; 4]);
+    world.network = crate::world::Network::default();
+    world.settle(BOUND).unwrap();
+    let met_again = met(&world, &before);
+    assert!(met_again.iter().all(|it| *it > 0), "{met_again:?}");
+
+    // One that did not run held no other for dead, and learns that it was.
+    let before = reunions(&world);
+    world.pause(2);
+    world.run(Duration::from_secs(2));
+    world.resume(2);
+    world.settle(BOUND).unwrap();
+    let met_again = met(&world, &before);
+    assert!(met_again.iter().all(|it| *it > 0), "{met_again:?}");
+}
+
+#[test]
+fn a_planned_restart_and_a_suspicion_that_was_refuted_are_no_meetings() {
+    let mut world = World::new(4, 5);
+    world.settle(BOUND).unwrap();
+    world.run(Duration::from_secs(2));
+    let before = met(&world, &[0; 4]);
+    world.leave(1);
+    world.settle(BOUND).unwrap();
+    world.restart(1);
+    world.settle(BOUND).unwrap();
+    // Only this node does not reach that one, so it suspects it, and learns that it is alive.
+    world.network.cut.extend([(0, 2), (2, 0)]);
+    world.run(Duration::from_secs(1));
+    world.network = crate::world::Network::default();
+    world.run(Duration::from_secs(1));
+    let refuted = world.nodes[2].machine.counts().refuted;
+    assert!(refuted > 0);
+    let met = met(&world, &before);
+    assert_eq!([met[0], met[2], met[3]], [0; 3]);
+}
+
+#[test]
+fn a_node_without_a_speaker_is_greeted_seldom_and_one_that_starts_there_is_found_at_once() {
+    let mut world = World::new(4, 21);
+    world.crash(3);
+    let greetings = |world: &mut World| {
+        world.recorded = Some(Vec::new());
+        world.run(Duration::from_secs(10));
+        let recorded = world.recorded.take().unwrap();
+        recorded.iter().filter(|(to, _)| *to == 3).count()
+    };
+    let at_first = greetings(&mut world);
+    world.run(Duration::from_secs(25));
+    let in_the_end = greetings(&mut world);
+    println!("hellos in 10 s: {at_first} at first, {in_the_end} in the end");
+    assert!(at_first >= 100 && (1..30).contains(&in_the_end));
+    world.restart(3);
+    let took = world.settle(BOUND).unwrap();
+    assert!(took <= Duration::from_millis(200), "{took:?}");
+}
+
+#[test]
+fn a_side_that_was_cut_off_for_long_is_found_as_soon_as_one_that_was_not() {
+    let mut world = World::new(3, 22);
+    world.settle(BOUND).unwrap();
+    world.network.cut.extend([(0, 1), (1, 0), (0, 2), (2, 0)]);
+    world.run(Duration::from_mins(11));
+    world.network = crate::world::Network::default();
+    let took = world.settle(BOUND).unwrap();
+    assert!(took <= Duration::from_millis(500), "{took:?}");
+}

@@ -288,7 +288,7 @@ proptest! {
                         site.set(&pools(number), &[]);
                     }
                     Event::Restart => {
-                        site.provider = Metal::new();
+                        site.provider = Metal::default();
                         site.set(&pools(current), &[]);
                         let claims: Vec<_> = rows.iter().zip(&held)
                             .filter(|(_, held)| !held.is_empty())

@@ -10,3 +10,4 @@
 mod allocation;
 mod announcing;
 mod rig;
+mod serving;

@@ -60,7 +60,7 @@ impl Site {
     /// A site with these pools, announced from everywhere.
     pub fn with(pools: &[Arc<PoolRow>]) -> Self {
         let site = Self {
-            provider: Metal::new(),
+            provider: Metal::default(),
             world: World::default(),
         };
         assert_eq!(site.set(pools, &[l2(json!({}))]), []);

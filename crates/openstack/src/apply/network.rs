@@ -1,5 +1,6 @@
 //! Writes to Neutron: floating IPs, security groups and ports. Answers are put into the lists.
 
+use futures_util::stream::{self, StreamExt as _};
 use landfall_model::provider::Applied;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -10,7 +11,10 @@ use crate::objects::{FloatingIp, Id, Port, SecurityGroup};
 use crate::provider::OpenStack;
 use crate::read::floating_ips::{FRESH, ago};
 use crate::requests::{FloatingIpRequest, OrNull, RuleRequest};
-use crate::step::Step;
+use crate::step::{PortGroups, Step};
+
+/// So many ports are changed at the same time.
+const AT_ONCE: usize = 8;
 
 impl OpenStack {
     /// A write to Neutron. The answer is put into the lists; without one they are stale.
@@ -104,21 +108,7 @@ impl OpenStack {
                 self.lists.groups.amend(remove).await;
                 Ok(())
             }
-            Step::SetPortGroups {
-                port,
-                groups,
-                revision,
-                ..
-            } => {
-                let body = json!({"security_groups": groups});
-                let updated = self.cloud.update_port(port, &body, *revision).await?;
-                let replace = |all: &mut Vec<Port>| {
-                    all.retain(|it| it.id != *port);
-                    all.push(updated);
-                };
-                self.lists.ports.amend(replace).await;
-                Ok(())
-            }
+            Step::SetPortGroups { ports, .. } => self.set_port_groups(ports).await,
             Step::DeleteGroup { group, .. } => {
                 self.cloud.delete_security_group(group).await?;
                 self.lists
@@ -129,6 +119,38 @@ impl OpenStack {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Sets the groups of ports, some at a time. One that is refused keeps no other from its
+    /// groups.
+    ///
+    /// # Errors
+    /// The first refusal.
+    async fn set_port_groups(&self, ports: &[PortGroups]) -> Result<(), ApiError> {
+        let set = |it: &PortGroups| {
+            let (cloud, it) = (self.cloud.clone(), it.clone());
+            async move {
+                let body = json!({"security_groups": it.groups});
+                cloud.update_port(&it.port, &body, it.revision).await
+            }
+        };
+        let outcomes: Vec<Result<Port, ApiError>> = stream::iter(ports.iter().map(set))
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let (mut updated, mut refused) = (Vec::new(), None);
+        for outcome in outcomes {
+            match outcome {
+                Ok(port) => updated.push(port),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        let replace = |all: &mut Vec<Port>| {
+            all.retain(|it| !updated.iter().any(|port| port.id == it.id));
+            all.extend(updated);
+        };
+        self.lists.ports.amend(replace).await;
+        refused.map_or(Ok(()), Err)
     }
 
     /// Makes a group, unless a pass of another Service has just made it.

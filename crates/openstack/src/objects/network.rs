@@ -135,8 +135,11 @@ pub struct Rule {
     pub protocol: Option<String>,
     /// `IPv4` or `IPv6`.
     pub ethertype: String,
-    /// From where.
+    /// From where; `None`: from everywhere, or from the ports of a group.
     pub remote_ip_prefix: Option<String>,
+    /// From the ports of which group.
+    #[serde(deserialize_with = "none_if_empty")]
+    pub remote_group_id: Option<Id>,
     /// First port.
     pub port_range_min: Option<u16>,
     /// Last port.

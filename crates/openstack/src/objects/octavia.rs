@@ -49,6 +49,8 @@ pub struct LoadBalancer {
     /// How it fares.
     #[serde(deserialize_with = "null_is_default")]
     pub operating_status: OperatingStatus,
+    /// Whether it serves at all; `None`: it is not known.
+    pub admin_state_up: Option<bool>,
     /// When its row was last touched: by every write to it or to what belongs to it, to the second.
     pub updated_at: Option<String>,
     /// When it was made.

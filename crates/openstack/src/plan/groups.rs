@@ -8,9 +8,12 @@ use landfall_model::Intent;
 use landfall_model::plan::Plan;
 
 use crate::objects::{Id, Port, Rule, SecurityGroup};
-use crate::observed::{Goal, GroupView, Observed};
+use crate::observed::{FormerGroup, Goal, GroupView, Observed};
 use crate::requests::RuleRequest;
-use crate::step::Step;
+use crate::step::{PortGroups, Step};
+
+/// So many ports are changed by one step.
+const MOST_PORTS: usize = 64;
 
 /// A rule that shall be there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,8 +23,39 @@ struct WantedRule {
     source: String,
 }
 
-/// Appends what makes nodes reachable on the Service's NodePorts.
+/// Appends what makes nodes reachable on the Service's NodePorts. Where the Service publishes
+/// nothing yet, its address goes first, so that many nodes don't delay it.
 pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
+    open(intent, have, plan);
+    let Some(view) = have.groups.as_ref().filter(|view| view.managed) else {
+        return;
+    };
+    let Some(group) = &view.group else { return };
+    if !view.publishes_first {
+        join_ports(view, group, plan);
+    }
+    leave_ports(view, plan);
+    leave_shared(have, view, plan);
+    let complete = plan.is_empty() && !is_to_join(view, group);
+    if complete {
+        leave_former(have, view, plan);
+    }
+}
+
+/// Whether ports are still to get the group that wait for the Service's address to be published.
+pub(crate) fn waits_for_address(have: &Observed) -> bool {
+    let view = have.groups.as_ref().filter(|view| view.publishes_first);
+    let group = view.and_then(|view| Some((view, view.group.as_ref()?)));
+    group.is_some_and(|(view, group)| is_to_join(view, group))
+}
+
+fn is_to_join(view: &GroupView, group: &SecurityGroup) -> bool {
+    let mut ports = view.node_ports.iter();
+    ports.any(|port| !port.security_groups.contains(&group.id))
+}
+
+/// Appends the group with the Service's rules.
+pub(crate) fn open(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
     let Some(view) = &have.groups else { return };
     if !view.managed {
         return leave(have, plan);
@@ -67,9 +101,6 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
             plan.push(delete_rule(rule), "no NodePort of the Service needs it");
         }
     }
-    join_ports(view, group, plan);
-    leave_ports(view, plan);
-    leave_shared(have, view, plan);
 }
 
 /// Appends what lets load balancers through to nodes that come, where nothing else may change.
@@ -94,6 +125,7 @@ pub(crate) fn leave(have: &Observed, plan: &mut Plan<Step>) {
         plan.push(step, "no Service needs it");
     }
     leave_shared(have, view, plan);
+    leave_former(have, view, plan);
 }
 
 /// The Service's rules go from the group that the nodes share.
@@ -104,44 +136,64 @@ fn leave_shared(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
     }
 }
 
-fn join_ports(view: &GroupView, group: &SecurityGroup, plan: &mut Plan<Step>) {
-    for port in &view.node_ports {
-        if !port.security_groups.contains(&group.id) {
-            plan.push(join(port, &group.id), "the node is a member");
+/// The Service's rules go from groups that the nodes shared when the cluster had another name; with
+/// the last rule, the group goes from the ports, and is deleted.
+fn leave_former(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
+    let because = "the cluster's name is another one now";
+    for FormerGroup { group, ports } in &view.former {
+        let ingress = || group.rules.iter().filter(|it| it.direction == "ingress");
+        if ingress().any(|rule| !have.names.is_of_rule(&rule.description)) {
+            for rule in ingress().filter(|rule| have.names.is_of_rule(&rule.description)) {
+                plan.push(delete_rule(rule), because);
+            }
+            continue;
         }
+        push_ports(ports, group, false, because, plan);
+        let step = Step::DeleteGroup {
+            group: group.id.clone(),
+            name: group.name.clone(),
+        };
+        plan.push(step, because);
     }
+}
+
+fn join_ports(view: &GroupView, group: &SecurityGroup, plan: &mut Plan<Step>) {
+    push_ports(&view.node_ports, group, true, "the node is a member", plan);
 }
 
 fn leave_ports(view: &GroupView, plan: &mut Plan<Step>) {
-    let Some(group) = view.group.as_ref().filter(|_| view.own) else {
-        return;
-    };
-    for port in &view.leaving {
-        if port.security_groups.contains(&group.id) {
-            plan.push(part(port, &group.id), "the node is no member");
-        }
+    if let Some(group) = &view.group {
+        push_ports(&view.leaving, group, false, "the node is no member", plan);
     }
 }
 
-fn join(port: &Port, group: &Id) -> Step {
-    let mut groups = port.security_groups.clone();
-    groups.push(group.clone());
-    Step::SetPortGroups {
-        port: port.id.clone(),
-        groups,
-        revision: port.revision_number,
-        joins: true,
-    }
-}
-
-fn part(port: &Port, group: &Id) -> Step {
-    let mut groups = port.security_groups.clone();
-    groups.retain(|it| it != group);
-    Step::SetPortGroups {
-        port: port.id.clone(),
-        groups,
-        revision: port.revision_number,
-        joins: false,
+/// Appends the change of those ports that don't have the group, or still have it: some at a time,
+/// so that between them other changes get their turn.
+fn push_ports(
+    ports: &[Port],
+    group: &SecurityGroup,
+    joins: bool,
+    because: &str,
+    plan: &mut Plan<Step>,
+) {
+    let differ = ports
+        .iter()
+        .filter(|port| port.security_groups.contains(&group.id) != joins);
+    let ports: Vec<PortGroups> = differ
+        .take(MOST_PORTS)
+        .map(|port| {
+            let mut groups = port.security_groups.clone();
+            groups.retain(|it| *it != group.id);
+            groups.extend(joins.then(|| group.id.clone()));
+            PortGroups {
+                port: port.id.clone(),
+                groups,
+                revision: port.revision_number,
+            }
+        })
+        .collect();
+    if !ports.is_empty() {
+        plan.push(Step::SetPortGroups { ports, joins }, because);
     }
 }
 
@@ -185,10 +237,16 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
         let clients = view.clients.iter().filter(|(key, _)| {
             (key.protocol, key.port.get()) == (listener.transport, listener.port)
         });
+        // Where clients reach members themselves, monitors do, too, from elsewhere.
+        let monitors = view
+            .health_sources
+            .iter()
+            .filter(|_| listener.pool.monitor.is_some());
         for source in view
             .sources
             .iter()
             .chain(clients.flat_map(|(_, sources)| sources))
+            .chain(monitors)
         {
             allow(
                 &listener.transport.as_str().to_lowercase(),

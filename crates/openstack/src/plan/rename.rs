@@ -117,8 +117,8 @@ fn rename_children(
 }
 
 /// The Service's tag on the load balancer, and with it, as the list is written anyway, those of our
-/// own. The mark of a cluster that shares it, which older builds and other controllers leave out,
-/// is no change of its own: it comes when something else `changes`.
+/// own. Marks of our own, which older builds and other controllers leave out, are no change of
+/// their own: they come when something else `changes`.
 pub(super) fn tag(
     intent: &Intent,
     have: &Observed,
@@ -134,7 +134,13 @@ pub(super) fn tag(
     let extra: &[String] = extra.map_or(&[], |given| &given.value);
     let missing = |tag: &String| !balancer.tags.contains(tag);
     let sharer = shared_by(have, balancer).filter(|_| !owner);
-    let unmarked = changes && sharer.as_ref().is_some_and(missing);
+    let of_owner = have.names.cluster_tag.iter().chain([&have.names.uid_tag]);
+    let unmarked = if owner {
+        of_owner.into_iter().any(missing)
+    } else {
+        sharer.as_ref().is_some_and(missing)
+    };
+    let unmarked = changes && unmarked;
     if !missing(&have.names.load_balancer) && !extra.iter().any(missing) && !unmarked {
         return;
     }

@@ -13,6 +13,7 @@ use crate::objects::Pool;
 use crate::objects::Provisioning;
 use crate::provider::OpenStack;
 use crate::read::drift;
+use crate::status::serves_none;
 
 impl OpenStack {
     /// One check of everything: which Services' objects are not as they were left.
@@ -61,10 +62,15 @@ impl OpenStack {
             .collect();
         let failed = pools.iter().filter(|it| failed(it.provisioning_status));
         broken.extend(failed.flat_map(|it| &it.loadbalancers));
+        let mut fares = Vec::new();
         for row in roster {
-            if memory.balancers.contains_key(&row.id) {
-                memory.seen(row, at);
+            let Some(known) = memory.balancers.get(&row.id) else {
+                continue;
+            };
+            if serves_none(&known.row) != serves_none(row) {
+                fares.push(row.id.clone());
             }
+            memory.seen(row, at);
         }
         let mut of: Vec<(Uid, crate::objects::Id)> = memory
             .of
@@ -103,7 +109,8 @@ impl OpenStack {
             if child_failed || other {
                 memory.invalidate(&id, now);
             }
-            if !same || child_failed || other || repeated {
+            let fares_otherwise = fares.contains(&id);
+            if !same || child_failed || other || repeated || fares_otherwise {
                 changed.push(uid);
             }
         }
@@ -115,19 +122,17 @@ impl OpenStack {
         let project = self.cloud.project_id().await?;
         let query = project.as_ref().map(|id| ("project_id", id.as_str()));
         let query = query.as_slice();
-        let floating = self
-            .lists
-            .floating_ips
-            .since(now, async || self.cloud.floating_ips(query).await)
-            .await?;
-        let mut hashes = vec![(
-            "floating IPs",
-            digest(
-                floating
-                    .iter()
-                    .map(|it| (&it.id, &it.port_id, it.floating_ip_address)),
-            ),
-        )];
+        let mut hashes = Vec::new();
+        if !self.settings.conf.internal_lb {
+            let floating = self
+                .lists
+                .floating_ips
+                .since(now, async || self.cloud.floating_ips(query).await)
+                .await?;
+            let each = floating.iter();
+            let each = each.map(|it| (&it.id, &it.port_id, it.floating_ip_address));
+            hashes.push(("floating IPs", digest(each)));
+        }
         if self.settings.conf.manage_security_groups {
             let groups = self
                 .lists

@@ -1,5 +1,8 @@
 //! Reads security groups and the ports of nodes.
 
+mod exposed;
+mod shared;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -14,9 +17,10 @@ use crate::objects::{Id, Port, SecurityGroup, server_of};
 use crate::observed::{Found, Goal, GroupView, Observed};
 use crate::provider::OpenStack;
 use crate::read::ObserveError;
-use crate::read::floating_ips::{FRESH, LASTING, ago};
+use crate::read::floating_ips::{FRESH, ago};
 use crate::settings::Groups;
 use crate::target::choice::is_ovn;
+use exposed::exposed;
 
 impl OpenStack {
     pub(crate) async fn all_groups(
@@ -52,8 +56,11 @@ impl OpenStack {
             return Ok(None);
         };
         let managed = self.settings.conf.manage_security_groups;
-        let age = if managed { FRESH } else { LASTING };
-        let groups = self.all_groups(ago(age)).await?;
+        let groups = if managed {
+            self.all_groups(ago(FRESH)).await?
+        } else {
+            self.left_groups().await?
+        };
         let own_there = groups.iter().find(|it| it.name == have.names.group);
         let shared = shared_group(&self.settings.cluster);
         if !managed {
@@ -62,10 +69,12 @@ impl OpenStack {
                 name: have.names.group.clone(),
                 group: own_there.cloned(),
                 shared: groups.iter().find(|it| it.name == shared).cloned(),
+                former: self.former_groups(&have.names, &groups).await?,
                 ..GroupView::default()
             };
             self.find_leaving(&mut view, &[]).await?;
-            return Ok((view.group.is_some() || view.shared.is_some()).then_some(view));
+            let some = view.group.is_some() || view.shared.is_some() || !view.former.is_empty();
+            return Ok(some.then_some(view));
         }
         let own = self.settings.groups == Groups::PerService || own_there.is_some();
         let balancer = match &have.found {
@@ -106,7 +115,12 @@ impl OpenStack {
         if own {
             let staying: Vec<Id> = view.node_ports.iter().map(|port| port.id.clone()).collect();
             self.find_leaving(&mut view, &staying).await?;
+        } else {
+            view.leaving = self.unneeded_ports(&have.names, &view).await?;
         }
+        view.former = self.former_groups(&have.names, &groups).await?;
+        view.publishes_first = self.publishes_first(spec, have, &view);
+        view.exposed = exposed(spec, target, &view, &groups).filter(|_| ovn);
         Ok(Some(view))
     }
 
@@ -170,13 +184,22 @@ impl OpenStack {
         &self,
         have: &Observed,
     ) -> Result<Option<GroupView>, ObserveError> {
-        let groups = self.all_groups(ago(self.poll_interval())).await?;
+        // Nothing of the groups is changed while Octavia is busy.
+        let busy = have.found.balancer();
+        let busy = busy.is_some_and(|it| it.provisioning_status.is_pending());
+        let groups = match (self.settings.conf.manage_security_groups, busy) {
+            (true, false) => self.all_groups(ago(self.poll_interval())).await?,
+            (true, true) => self.all_groups(ago(FRESH)).await?,
+            (false, _) => self.left_groups().await?,
+        };
+        self.memory().guarded.remove(have.names.rule_uid());
         let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
         let mut view = GroupView {
             own: true,
             name: have.names.group.clone(),
             group: find(&have.names.group),
             shared: find(&shared_group(&self.settings.cluster)),
+            former: self.former_groups(&have.names, &groups).await?,
             ..GroupView::default()
         };
         if view.group.is_some() {

@@ -65,7 +65,8 @@ impl OpenStack {
     }
 }
 
-fn is_restricted(listener: &Listener) -> bool {
+/// Whether a listener lets only some clients in.
+pub(super) fn is_restricted(listener: &Listener) -> bool {
     match &listener.allowed {
         AllowedSources::Only(prefixes) => prefixes.iter().all(|prefix| prefix.prefix_len() > 0),
         AllowedSources::All => false,

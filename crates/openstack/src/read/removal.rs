@@ -60,15 +60,19 @@ impl OpenStack {
         };
         let published = search::published(intent).filter(|_| owned(intent));
         let held: Vec<IpAddr> = published.into_iter().collect();
-        have.addressing = self
-            .floating_ips(&FloatingIpQuery {
-                of_owner: of_owner.as_deref(),
-                port: port.as_ref(),
-                held: &held,
-                since: intent.created,
-                ..FloatingIpQuery::of(&have.names)
-            })
-            .await?;
+        let busy = have.found.balancer();
+        // Nothing is given back until Octavia is done.
+        if !busy.is_some_and(|it| it.provisioning_status.is_pending()) {
+            have.addressing = self
+                .floating_ips(&FloatingIpQuery {
+                    of_owner: of_owner.as_deref(),
+                    port: port.as_ref(),
+                    held: &held,
+                    since: intent.created,
+                    ..FloatingIpQuery::of(&have.names)
+                })
+                .await?;
+        }
         have.groups = self.groups_before_removal(&have).await?;
         Ok(have)
     }

@@ -65,7 +65,13 @@ impl OpenStack {
         if let Some(found) = assumed {
             return Ok((found, true));
         }
-        let (roster, at) = self.roster(since).await?;
+        let rows = self.rows_with(remembered.as_ref(), since).await?;
+        let roster: Vec<LoadBalancer> = rows.iter().map(|(row, _)| row.clone()).collect();
+        let seen_at = |id: &Id| {
+            let mut rows = rows.iter();
+            rows.find(|(row, _)| row.id == *id)
+                .map_or(since, |(_, at)| *at)
+        };
         let mut serving = serving_all_the_same(seeker, &roster);
         if serving.is_none() {
             serving = self.marked(seeker, remembered.as_ref(), &roster).await?;
@@ -110,7 +116,7 @@ impl OpenStack {
             self.spare_used(names, surplus, &roster).await?;
             let mut memory = self.memory();
             memory.of.insert(intent.uid.clone(), balancer.id.clone());
-            memory.seen(balancer, at);
+            memory.seen(balancer, seen_at(&balancer.id));
         }
         Ok((found, false))
     }
@@ -287,8 +293,12 @@ impl OpenStack {
             cluster,
             ..
         } = seeker;
-        let spec = intent.load_balancer.as_ref();
-        let held = spec.map_or(&[][..], |spec| &spec.address.held);
+        let held = match &intent.load_balancer {
+            Some(spec) => spec.address.held.clone(),
+            // It published its address until a moment ago.
+            None => addresses_noted(intent),
+        };
+        let held = held.as_slice();
         // A Service that shares a load balancer publishes its address, too.
         let record = Record::of(intent).filter(|it| it.given);
         let shares = |row: &LoadBalancer| {
@@ -355,6 +365,13 @@ impl OpenStack {
         };
         Some(("SyncLoadBalancerFailed", reason))
     }
+}
+
+/// The addresses that a controller, be it another one, has written on the Service.
+fn addresses_noted(intent: &Intent) -> Vec<IpAddr> {
+    let noted = intent.extensions.openstack.published.as_ref();
+    let noted = noted.and_then(|given| given.value.parse().ok());
+    published(intent).into_iter().chain(noted).collect()
 }
 
 /// The address in the Service's annotation.

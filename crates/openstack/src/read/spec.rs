@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use landfall_model::rows::Family;
-use landfall_model::{Intent, LoadBalancerSpec};
+use landfall_model::{Intent, LoadBalancerSpec, Reason};
 use tokio::time::Instant;
 
 use super::ObserveError;
@@ -14,6 +14,7 @@ use crate::names::Names;
 use crate::notices::{self, exposed_by_owner, other_named, refused_algorithm, resting};
 use crate::objects::{Listener, LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed};
+use crate::plan;
 use crate::provider::OpenStack;
 use crate::target::choice::{Choice, choose};
 use crate::target::{self, Basis, Notice, Target};
@@ -29,7 +30,7 @@ impl OpenStack {
         version: ApiVersion,
         place: Option<&Place>,
     ) -> Result<Observed, ObserveError> {
-        let mut choice = choose(intent, spec, &self.settings)?;
+        let (mut choice, mut unmet) = choose(intent, spec, &self.settings);
         self.memory().mark_staying(&names.load_balancer);
         let mut requested = spec.address.requested.iter().copied();
         choice.address = requested.find(|it| Family::of(*it) == choice.family());
@@ -47,10 +48,10 @@ impl OpenStack {
         notices.extend(self.renaming(&names, &found));
         let in_vain = self.named_in_vain(intent, &found);
         notices.extend(other_named(in_vain.as_ref(), &found));
-        match place {
-            Some(place) => place.settle(&mut choice, balancer.as_ref()),
-            None => self.complete(&mut choice, spec, &found).await?,
-        }
+        unmet.extend(
+            self.complete_choice(&mut choice, spec, &found, place)
+                .await?,
+        );
         let (spec, unguarded) = self.with_reachable_members(spec, &choice, features).await?;
         notices.extend(unguarded);
         let basis = Basis {
@@ -60,9 +61,10 @@ impl OpenStack {
             settings: &self.settings,
             features,
             balancer: balancer.as_ref(),
-            chosen: !shares && place.is_none(),
+            chosen: !shares && place.is_none() && unmet.is_empty(),
         };
         let (mut target, noted) = target::build(&basis, choice, exposed);
+        target.reasons.splice(0..0, unmet);
         notices.extend(noted);
         if balancer.is_none() {
             self.second_vip(intent, &spec, &names, &mut target, features)
@@ -90,8 +92,52 @@ impl OpenStack {
         have.notices = notices;
         have.in_vain = in_vain;
         have.notices.extend(refused_algorithm(&have));
+        have.notices.extend(self.note_drift(intent, &have));
         self.complete_spec(intent, &spec, &mut have).await?;
         Ok(have)
+    }
+
+    /// Completes what is chosen. Returns why that can't be done for a load balancer that is there,
+    /// which follows the nodes all the same.
+    async fn complete_choice(
+        &self,
+        choice: &mut Choice,
+        spec: &LoadBalancerSpec,
+        found: &Found,
+        place: Option<&Place>,
+    ) -> Result<Vec<Reason>, ObserveError> {
+        if let Some(place) = place {
+            place.settle(choice, found.balancer());
+            return Ok(Vec::new());
+        }
+        match self.complete(choice, spec, found).await {
+            Err(ObserveError::Spec(reasons)) if found.balancer().is_some() => Ok(reasons),
+            completed => completed.map(|()| Vec::new()),
+        }
+    }
+
+    /// Notes what another program has changed, until it is put right; returns what is to be
+    /// reported of it.
+    fn note_drift(&self, intent: &Intent, have: &Observed) -> Option<Notice> {
+        if let Some(lost) = notices::lost(intent, have) {
+            return Some(("LoadBalancerLost", lost));
+        }
+        let balancer = have.found.balancer()?;
+        let mut memory = self.memory();
+        let known = memory.balancers.get(&balancer.id);
+        let in_progress = known.is_some_and(|it| it.changed);
+        match plan::drift(intent, have) {
+            Some(steps) if steps.is_empty() => {
+                memory.drift.remove(&intent.uid);
+            }
+            Some(steps) if !in_progress => {
+                let reason = notices::drifted(&balancer.id, &steps);
+                memory.drift.entry(intent.uid.clone()).or_insert(reason);
+            }
+            Some(_) | None => {}
+        }
+        let reason = memory.drift.get(&intent.uid)?;
+        Some(("LoadBalancerDrift", reason.clone()))
     }
 
     /// Reads what a load balancer needs beside itself: floating IPs and security groups.
@@ -111,7 +157,11 @@ impl OpenStack {
         self.complete_addressing(intent, spec, have).await?;
         self.note_others(intent, have).await?;
         have.groups = self.group_view(spec, have).await?;
-        if have.groups.as_ref().is_some_and(|view| view.managed) {
+        let managed = have.groups.as_ref().filter(|view| view.managed);
+        if let Some(view) = managed {
+            let exposed = view.exposed.clone();
+            let exposed = exposed.map(|it| ("LoadBalancerSourceRangesIgnored", it));
+            have.notices.extend(exposed);
             have.notices.extend(notices::foreign_nodes_notice(spec));
         }
         Ok(())

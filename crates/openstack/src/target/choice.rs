@@ -66,15 +66,13 @@ pub struct Floating {
     pub tags: Option<TagExpression>,
 }
 
-/// What is chosen for a Service.
-///
-/// # Errors
-/// Annotations that can't be followed.
+/// Returns what is chosen for a Service, and the annotations that can't be followed: what is made
+/// of the rest lets an existing load balancer follow the nodes, and is good for nothing else.
 pub fn choose(
     intent: &Intent,
     spec: &LoadBalancerSpec,
     settings: &Settings,
-) -> Result<Choice, Vec<Reason>> {
+) -> (Choice, Vec<Reason>) {
     let cloud = &intent.extensions.openstack;
     let conf = &settings.conf;
     let mut problems = Vec::new();
@@ -117,10 +115,7 @@ pub fn choose(
         let text = value(given).or(configured.as_ref());
         text.filter(|text| !text.is_empty()).cloned()
     };
-    if !problems.is_empty() {
-        return Err(problems);
-    }
-    Ok(Choice {
+    let choice = Choice {
         internal,
         provider: value(cloud.provider.as_ref())
             .unwrap_or(&conf.lb_provider)
@@ -146,7 +141,8 @@ pub fn choose(
         load_balancer: id(value(cloud.load_balancer.as_ref())),
         families: spec.address.families.clone(),
         policy: spec.address.policy,
-    })
+    };
+    (choice, problems)
 }
 
 fn floating(

@@ -55,6 +55,10 @@ impl ListenerBuilder<'_> {
                 (kind, Some((method.to_owned(), path.clone(), codes)))
             }
             _ if self.spec.health_check_port.is_some() && possible => (MonitorType::Http, get()),
+            _ if self.spec.health_check_port.is_some() && udp => {
+                self.unchecked();
+                (MonitorType::UdpConnect, None)
+            }
             _ => match transport {
                 Protocol::Tcp => (MonitorType::Tcp, None),
                 Protocol::Udp => (MonitorType::UdpConnect, None),
@@ -77,6 +81,27 @@ impl ListenerBuilder<'_> {
             max_retries_down: monitor.max_retries_down,
             http,
         })
+    }
+
+    /// That nodes without an endpoint are not found out: a datagram to them is dropped like one
+    /// that needs no answer.
+    fn unchecked(&mut self) {
+        let why = if self.features.ovn {
+            "the provider ovn does not check health ports".to_owned()
+        } else {
+            self.lacks("HTTP monitors of UDP ports", "2.16")
+        };
+        self.remark(
+            Reason::warning(
+                Code::OptionNotSupported,
+                format!(
+                    "{why}: a UDP port goes on being sent to nodes that have no endpoint of the \
+                    Service, which drop the datagrams"
+                ),
+            )
+            .at("spec.externalTrafficPolicy")
+            .remedy("set externalTrafficPolicy to Cluster, or run an endpoint on every node"),
+        );
     }
 
     /// Octavia has an end for how often datagrams are sent, and none of its clients knows another.

@@ -83,7 +83,7 @@ fn reference_exposes(sim: &Stage, cluster: &str, balancer: &Value) -> IpAddr {
 const MONITORED: &str = "create-monitor=true";
 
 /// Everything that cloud-provider-openstack leaves: in the cloud and on the Service.
-fn left_by_reference(rig: &Rig, cluster: &str) -> (String, IpAddr) {
+pub fn left_by_reference(rig: &Rig, cluster: &str) -> (String, IpAddr) {
     let name = format!("kube_service_{cluster}_default_web");
     let balancer = reference_makes(&rig.sim, cluster, &name);
     let address = reference_exposes(&rig.sim, cluster, &balancer);
@@ -584,16 +584,20 @@ async fn a14_names_that_a_user_gave_stay() {
 #[tokio::test(start_paused = true)]
 async fn a15_our_tag_comes_beside_those_of_a_user() {
     let mut rig = Rig::new(MONITORED);
-    left_by_reference(&rig, "c1");
+    let (id, _) = left_by_reference(&rig, "c1");
     let listener = rig.picture().await.listeners[0].id.to_string();
     rig.sim.relabel(&listener, &json!({"tags": ["team-a"]}));
     rig.restart().await;
     let mut tags = rig.picture().await.listener_at(80).tags.clone();
     tags.sort();
     assert_eq!(tags, [NAME, "team-a"]);
+    // The marks of cluster and Service come with the first change.
     assert_eq!(
         rig.writes(),
-        [format!("PUT /v2/lbaas/listeners/{listener}")]
+        [
+            format!("PUT /v2/lbaas/loadbalancers/{id}"),
+            format!("PUT /v2/lbaas/listeners/{listener}")
+        ]
     );
 }
 

@@ -18,8 +18,9 @@ const CONF: &str = "create-monitor=true\nmanage-security-groups=true";
 const SOON: Duration = Duration::from_secs(900);
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How a Service is changed: a name, how many ports it has before, and what becomes of it.
-type Edit = (&'static str, u16, fn(&str) -> ServiceBuilder);
+/// How a Service is changed: a name, how many ports it has before, what becomes of it, and what
+/// names the option.
+type Edit = (&'static str, u16, fn(&str) -> ServiceBuilder, &'static str);
 
 /// Ports 80, 81 and so on.
 fn service(ports: std::ops::Range<u16>) -> ServiceBuilder {
@@ -33,22 +34,88 @@ fn annotated(key: &str, value: &str) -> ServiceBuilder {
     service(0..2).annotated(&short(key), value)
 }
 
-const EDITS: [Edit; 8] = [
-    ("proxy", 2, |_| annotated("proxy-protocol", "v2")),
-    ("certificate", 2, |secret| {
-        annotated("default-tls-container-ref", secret)
-    }),
-    ("headers", 2, |_| annotated("x-forwarded-for", "true")),
-    ("number", 2, |_| {
-        let renumbered = svc("web").named_port("p0", 8080).node_port(30_080);
-        renumbered.named_port("p1", 81).node_port(30_081)
-    }),
-    ("fewer", 3, |_| service(2..3)),
-    ("unmonitored", 2, |_| {
-        annotated("enable-health-monitor", "false")
-    }),
-    ("ranges", 2, |_| service(0..2).source_range("192.0.2.0/24")),
-    ("times", 2, |_| annotated("timeout-client-data", "1234")),
+const EDITS: [Edit; 13] = [
+    (
+        "proxy",
+        2,
+        |_| annotated("proxy-protocol", "v2"),
+        "proxy-protocol",
+    ),
+    (
+        "certificate",
+        2,
+        |secret| annotated("default-tls-container-ref", secret),
+        "default-tls-container-ref",
+    ),
+    (
+        "headers",
+        2,
+        |_| annotated("x-forwarded-for", "true"),
+        "x-forwarded-for",
+    ),
+    (
+        "number",
+        2,
+        |_| {
+            let renumbered = svc("web").named_port("p0", 8080).node_port(30_080);
+            renumbered.named_port("p1", 81).node_port(30_081)
+        },
+        "spec.ports",
+    ),
+    ("fewer", 3, |_| service(2..3), "spec.ports"),
+    (
+        "unmonitored",
+        2,
+        |_| annotated("enable-health-monitor", "false"),
+        "enable-health-monitor",
+    ),
+    (
+        "ranges",
+        2,
+        |_| service(0..2).source_range("192.0.2.0/24"),
+        "spec.loadBalancerSourceRanges",
+    ),
+    (
+        "times",
+        2,
+        |_| annotated("timeout-client-data", "1234"),
+        "timeout-client-data",
+    ),
+    (
+        "limit",
+        2,
+        |_| annotated("connection-limit", "7"),
+        "connection-limit",
+    ),
+    (
+        "listener tags",
+        2,
+        |_| annotated("listener-tags", "a"),
+        "listener-tags",
+    ),
+    ("pool tags", 2, |_| annotated("pool-tags", "a"), "pool-tags"),
+    (
+        "balancer tags",
+        2,
+        |_| annotated("load-balancer-tags", "a"),
+        "load-balancer-tags",
+    ),
+    (
+        "checks",
+        2,
+        |_| annotated("health-monitor-delay", "17"),
+        "health-monitor-delay",
+    ),
+];
+
+/// What a cloud refuses writes with for good, and what it says.
+const REFUSALS: [(u16, &str); 6] = [
+    (403, "Quota has been met for resources"),
+    (400, "Validation failure"),
+    (404, "What it names was not found."),
+    (409, "Another object is in the way."),
+    (413, "The body is too large."),
+    (422, "Unprocessable"),
 ];
 
 /// What a request is refused by: its method and path, and what it is about where the path leaves
@@ -84,6 +151,14 @@ impl Write {
         self.line.ends_with("/listeners")
             && self.about.contains(&format!("listener_{}_", port - 80))
             && !self.about.contains("tried_")
+    }
+
+    /// Whether what it sets is the option alone.
+    fn is_of_option(&self) -> bool {
+        let of = |kind: &str| self.line.contains(kind) && !self.line.starts_with("DELETE");
+        self.line.starts_with("PUT") && (of("/listeners/") || of("/healthmonitors/"))
+            || self.line.starts_with("POST") && of("/listeners")
+            || of("/loadbalancers/")
     }
 
     fn is_of_members(&self) -> bool {
@@ -131,7 +206,11 @@ async fn undisturbed(edit: Edit) -> (usize, Vec<(u16, Vec<String>)>) {
 }
 
 /// From now on the n-th write from now is refused, and every like it; which that is.
-fn refuse_nth(rig: &Rig, nth: usize) -> std::sync::Arc<std::sync::Mutex<Option<Write>>> {
+fn refuse_nth(
+    rig: &Rig,
+    nth: usize,
+    (code, why): (u16, &'static str),
+) -> std::sync::Arc<std::sync::Mutex<Option<Write>>> {
     let refused = std::sync::Arc::new(std::sync::Mutex::new(None));
     let (chosen, mut count) = (refused.clone(), 0);
     rig.sim.on_call(move |call| {
@@ -139,21 +218,28 @@ fn refuse_nth(rig: &Rig, nth: usize) -> std::sync::Arc<std::sync::Mutex<Option<W
             return None;
         }
         let write = Write::of(call);
+        // What is not there any more needs no deletion.
+        let gone = code == 404 && write.line.starts_with("DELETE");
         let mut chosen = chosen.lock().unwrap();
-        if chosen.is_none() && count == nth {
+        if chosen.is_none() && count == nth && !gone {
             *chosen = Some(write.clone());
         }
         count += 1;
         let hit = chosen.as_ref() == Some(&write);
-        hit.then(|| Fault::status(call.service, 403, "Quota has been met for resources"))
+        hit.then(|| Fault::status(call.service, code, why))
     });
     refused
 }
 
 /// Refuses one write of a change and all like it, and reads what becomes of the rest.
-async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option<String> {
+async fn attack(
+    edit: Edit,
+    nth: usize,
+    with: (u16, &'static str),
+    wanted: &[(u16, Vec<String>)],
+) -> Option<String> {
     let (mut rig, secret) = world(edit.1).await;
-    let refused = refuse_nth(&rig, nth);
+    let refused = refuse_nth(&rig, nth, with);
     rig.apply((edit.2)(&secret)).await;
     rig.settle().await;
     rig.add_node("c", "10.0.0.6");
@@ -164,7 +250,7 @@ async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option
     let picture = rig.picture().await;
     let now = served(&picture);
     let reported = refusal(&rig, "web");
-    let context = format!("{} {nth} {write:?}: {now:?}; {reported}", edit.0);
+    let context = format!("{} {nth} {with:?} {write:?}: {now:?}; {reported}", edit.0);
     let new_node = |members: &[String]| members.iter().any(|it| it.starts_with("10.0.0.6:"));
     let mut faults = Vec::new();
     // Each port that was served and still is wanted is served, by nodes that are there; of the
@@ -204,6 +290,22 @@ async fn attack(edit: Edit, nth: usize, wanted: &[(u16, Vec<String>)]) -> Option
     if reported.is_empty() && !write.line.contains("security-group") && now != *wanted {
         faults.push("nothing is reported".to_owned());
     }
+    let swaps = matches!(edit.0, "proxy" | "certificate" | "headers");
+    let names = |option: &str| reported.contains(option);
+    if write.is_of_option() && !reported.is_empty() && !swaps && !names(edit.3) {
+        faults.push(format!("{} is not named", edit.3));
+    }
+    if write.line.contains("/lbaas/") && !reported.is_empty() {
+        let some = [
+            edit.3,
+            "spec.ports",
+            "node-selector",
+            "enable-health-monitor",
+        ];
+        if !some.into_iter().any(names) {
+            faults.push("no option is named".to_owned());
+        }
+    }
     // Once the cloud takes it, it is had.
     rig.sim.on_call(|_| None);
     rig.wait(LONG).await;
@@ -222,7 +324,10 @@ async fn attack_all(edits: &[Edit]) {
         let (writes, wanted) = undisturbed(*edit).await;
         assert!(writes > 0, "{}", edit.0);
         for nth in 0..writes {
-            faults.extend(attack(*edit, nth, &wanted).await);
+            // With each of them for every write it takes three times as long.
+            for with in [nth, nth + 3].map(|it| REFUSALS[it % REFUSALS.len()]) {
+                faults.extend(attack(*edit, nth, with, &wanted).await);
+            }
         }
     }
     assert!(faults.is_empty(), "{}\n{}", faults.len(), faults.join("\n"));
@@ -240,7 +345,12 @@ async fn a_refused_write_of_the_next_listeners_stops_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_of_what_is_only_changed_stops_nothing_else() {
-    attack_all(&EDITS[3..]).await;
+    attack_all(&EDITS[3..8]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_of_an_option_stops_nothing_else() {
+    attack_all(&EDITS[8..]).await;
 }
 
 #[tokio::test(start_paused = true)]

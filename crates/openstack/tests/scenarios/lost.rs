@@ -192,10 +192,10 @@ async fn c18_one_that_takes_long_is_waited_for_and_not_made_twice() {
     let mut rig = Rig::new("");
     rig.sim.next_fate(Fate::Late(Duration::from_secs(420)));
     rig.apply(web()).await;
-    rig.wait(Duration::from_secs(100)).await;
+    rig.wait(Duration::from_secs(200)).await;
     // The wait survives a restart.
     rig.restart().await;
-    rig.wait(Duration::from_secs(100)).await;
+    rig.wait(Duration::from_secs(200)).await;
     rig.settle().await;
     let picture = rig.picture().await;
     assert_eq!(picture.balancers.len(), 1);
@@ -211,12 +211,14 @@ async fn c18_one_that_never_ends_is_reported() {
     let mut rig = Rig::new("");
     rig.sim.next_fate(Fate::Stuck);
     rig.apply(web()).await;
-    rig.wait(Duration::from_secs(120)).await;
+    rig.wait(Duration::from_secs(300)).await;
     let reported = rig.cluster.messages("SyncLoadBalancerFailed");
     assert_eq!(reported.len(), 1, "{:?}", rig.cluster.events());
     assert!(reported[0].contains("PENDING_CREATE"), "{reported:?}");
     rig.sim
         .release(rig.picture().await.balancers[0].id.as_str());
+    // It is asked about every 30 s by now.
+    rig.wait(Duration::from_secs(31)).await;
     rig.settle().await;
     assert_eq!(rig.published("web").len(), 1);
     assert_eq!(rig.writes().len(), 2, "{:?}", rig.writes());

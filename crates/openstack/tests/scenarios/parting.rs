@@ -255,6 +255,7 @@ async fn the_floating_ip_of_what_is_still_being_deleted_is_waited_for() {
         row.insert("operating_status".to_owned(), "OFFLINE".into());
     });
     rig.wait(AUDIT).await;
+    rig.wait(Duration::from_secs(60)).await;
     rig.settle().await;
     let after = rig.picture().await;
     assert_ne!(after.balancers[0].id, before.balancers[0].id);

@@ -157,6 +157,7 @@ async fn r08_one_that_is_stuck_keeps_no_other_waiting() {
     assert_eq!(moved.count(), 2);
     rig.wait(Duration::from_secs(300)).await;
     rig.sim.release(&stuck);
+    rig.wait(Duration::from_secs(31)).await;
     rig.settle().await;
     assert_eq!(rig.published("web").len(), 1);
     // That one took minutes does not make the others slow.

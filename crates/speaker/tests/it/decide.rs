@@ -117,6 +117,26 @@ fn the_next_node_takes_over_when_the_owner_is_no_member_any_more() {
 }
 
 #[test]
+fn what_is_owned_is_announced_again_when_a_node_is_met_that_may_have_announced_it() {
+    let owner = owners(&json!({}))[0];
+    let mut decider = speaker(owner, &json!({}));
+    let before = decider.wanted().announcements[&address()].clone();
+    let others: Vec<_> = decider.members().map(ToString::to_string).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    // That one dies changes nothing.
+    decider.take_members(members(&others[..1]));
+    assert_eq!(decider.wanted().announcements[&address()], before);
+    let reunited = Members {
+        reunions: 1,
+        ..Members::clone(&members(&others))
+    };
+    decider.take_members(Arc::new(reunited));
+    let after = decider.wanted().announcements[&address()].clone();
+    assert_ne!(after.revision, before.revision);
+    assert_eq!(after.start, before.start);
+}
+
+#[test]
 fn a_node_that_announces_nothing_yet_is_no_candidate_for_the_others() {
     let owner = owners(&json!({}))[0];
     let other = ["node-a", "node-b", "node-c"]

@@ -53,5 +53,6 @@ pub fn members(names: &[&str]) -> Arc<Members> {
     });
     Arc::new(Members {
         peers: peers.collect(),
+        ..Members::default()
     })
 }

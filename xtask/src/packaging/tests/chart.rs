@@ -43,7 +43,7 @@ pub fn chart() -> PathBuf {
     root().join("charts/landfall")
 }
 
-fn rendered(release: &str, values: &[&str]) -> Result<Objects, String> {
+pub fn rendered(release: &str, values: &[&str]) -> Result<Objects, String> {
     let chart = chart();
     let mut arguments = vec![
         "template",

@@ -2,7 +2,7 @@
 
 use landfall_model::intent::Intent;
 use landfall_model::provider::{Provider, ProviderStatus};
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::status::{ConditionType, ServiceStatus};
 
 use super::super::Writing;
@@ -42,17 +42,26 @@ impl<P: Provider> Machine<'_, P> {
     }
 
     /// Reports that the provider is at it. What is published goes on to be true, and marks are
-    /// written with the status of the end.
+    /// written with the status of the end. Of a Service that publishes an address, only an error is
+    /// worth a write before that.
     pub(super) fn report_busy(&mut self, observed: &ProviderStatus) -> Todo {
         let removal = Some(Announced::Removal);
         if self.end.reporting.announced == removal && self.job.reporting.announced != removal {
             let event = Event::normal("DeletingLoadBalancer", "Deleting load balancer");
             self.events.push(event);
         }
-        if !self.end.status.ingress.is_empty() {
+        let published = &self.end.status.ingress;
+        let is_error = |reason: &Reason| reason.severity == Severity::Error;
+        if !published.is_empty() && !observed.waiting.iter().any(is_error) {
             return self.finish();
         }
+        let ingress = if observed.ingress.is_empty() {
+            published.clone()
+        } else {
+            observed.ingress.clone()
+        };
         let status = ProviderStatus {
+            ingress,
             marks: self.end.status.marks.clone(),
             ..observed.clone()
         };

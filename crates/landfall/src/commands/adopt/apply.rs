@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_engine::AUDIT_EVERY;
 use landfall_kube::lease::{Election, LeaseConfig, identity};
 use landfall_kube::{Connection, CustomResources, access};
 use landfall_model::ServiceKey;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::assembly::{Instance, Options};
-use crate::cli::{ApplyArgs, ClusterArgs, TextOutput};
+use crate::cli::{ApplyArgs, ChosenArgs, ClusterArgs, TextOutput};
 use crate::commands::serve_cluster;
 use crate::instances::Instances;
 use crate::text::counted;
@@ -30,6 +31,7 @@ pub(super) struct Turn<'a> {
     pub(super) cluster: &'a ClusterArgs,
     pub(super) lease: &'a ApplyArgs,
     pub(super) output: TextOutput,
+    pub(super) chosen: &'a ChosenArgs,
     /// What a Service meets that is taken over.
     pub(super) condition: ConditionType,
     /// What to do about the Lease if another process holds it.
@@ -128,6 +130,8 @@ impl Turn<'_> {
             admin_token: None,
             workers: None,
             access_log: crate::cli::AccessLogArgs::default(),
+            chosen: self.chosen.clone(),
+            audit_every: AUDIT_EVERY,
         };
         let (guard, role) = (holder.election.guard(), holder.election.role());
         let connection = holder.connection.clone();

@@ -14,7 +14,7 @@ use landfall_model::status::ConditionType;
 use self::installed::Installed;
 use self::survey::{SHARES, Survey};
 use super::apply::Turn;
-use crate::cli::{AdoptMetalLbArgs, InstancesArgs, TextOutput};
+use crate::cli::{AdoptMetalLbArgs, ChosenArgs, InstancesArgs, TextOutput};
 use crate::instances::Instances;
 
 mod back;
@@ -66,10 +66,12 @@ async fn apply(args: &AdoptMetalLbArgs, scene: Scene, survey: &Survey) -> anyhow
     for pool in &survey.pools {
         allow_sharing(&scene.connection, pool).await?;
     }
+    let chosen = ChosenArgs::default();
     let turn = Turn {
         cluster: &args.cluster,
         lease: &args.lease,
         output: args.output,
+        chosen: &chosen,
         condition: ConditionType::Addressed,
         held: "a controller of Landfall that holds it takes over by itself",
     };

@@ -73,6 +73,7 @@ pub(super) async fn start(
         lead,
         |facts, lifetime| {
             let Lifetime { tasks, cancel } = lifetime;
+            let facts = options.chosen.before(facts, tasks);
             let config = SourceConfig {
                 limits,
                 resources: options.instances.resources(),

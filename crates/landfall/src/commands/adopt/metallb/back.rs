@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::obstacles::{self, Obstacle};
 use super::survey::instance_of;
 use super::{Scene, Turn, refuse};
-use crate::cli::{AdoptMetalLbArgs, TextOutput};
+use crate::cli::{AdoptMetalLbArgs, ChosenArgs, TextOutput};
 use crate::dry_run;
 use crate::text::counted;
 
@@ -59,10 +59,12 @@ pub async fn run(args: &AdoptMetalLbArgs, scene: Scene, loaded: Loaded) -> anyho
         return Ok(is_sound);
     }
     refuse(given.first.iter().filter(|it| it.blocks))?;
+    let chosen = ChosenArgs::default();
     let turn = Turn {
         cluster: &args.cluster,
         lease: &args.lease,
         output: args.output,
+        chosen: &chosen,
         condition: ConditionType::Addressed,
         held: "stop Landfall's controllers: kubectl -n landfall-system scale deployment landfall \
                --replicas=0",

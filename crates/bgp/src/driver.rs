@@ -1,0 +1,203 @@
+//! Runs sessions on sockets: a task for each router. It decides nothing.
+
+mod address;
+mod connect;
+mod listen;
+mod neighbor;
+mod task;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::debug;
+
+use crate::peer::Peer;
+use crate::route::Routes;
+use crate::status::Status;
+use listen::Listeners;
+use task::{Command, Inputs, Task};
+
+/// Commands to a task that wait at most; more are dropped, because the first one says it all.
+const COMMANDS: usize = 4;
+
+/// Connections that wait for their session at most.
+const INCOMING: usize = 4;
+
+/// What is known of each session, by the name of the peer.
+pub type Statuses = BTreeMap<Arc<str>, Status>;
+
+/// What shall be announced, and to which routers.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The port on which connections of the routers are accepted; `None`: this process does not
+    /// listen, and leaves the port to other programs of the node.
+    pub listen: Option<u16>,
+    /// The routers, by name.
+    pub peers: BTreeMap<Arc<str>, Neighbor>,
+    /// Whether all routes carry the request to prefer other paths (RFC 8326), before this node
+    /// withdraws them.
+    pub drained: bool,
+}
+
+/// A router and what it is sent.
+#[derive(Clone, Debug)]
+pub struct Neighbor {
+    /// How the session is made. Only a change of the password leaves a session as it is.
+    pub peer: Peer,
+    /// All routes. Add a router only when they are known: they are taken to be complete, and after
+    /// a graceful restart the router drops what is not among them.
+    pub routes: Arc<Routes>,
+}
+
+/// Running sessions. They end when no copy of this is left, too.
+#[derive(Clone, Debug)]
+pub struct Speaker {
+    wanted: watch::Sender<Wanted>,
+    statuses: watch::Receiver<Arc<Statuses>>,
+    commands: mpsc::Sender<(Arc<str>, Command)>,
+}
+
+/// The task that begins and ends the others.
+struct Supervisor {
+    wanted: watch::Receiver<Wanted>,
+    statuses: watch::Sender<Arc<Statuses>>,
+    commands: mpsc::Receiver<(Arc<str>, Command)>,
+    tasks: BTreeMap<Arc<str>, Running>,
+    listeners: Listeners,
+    tracker: TaskTracker,
+}
+
+/// A task for one router.
+struct Running {
+    neighbor: watch::Sender<(Neighbor, bool)>,
+    commands: mpsc::Sender<Command>,
+    incoming: mpsc::Sender<TcpStream>,
+}
+
+// === impl Speaker ===
+
+impl Speaker {
+    /// Begins all sessions. When `stop` is cancelled, they end: those with routers that agreed to
+    /// graceful restart so that these keep the routes, unless the node is drained; all others with
+    /// a Cease, whose text says that this node shuts down.
+    pub fn start(wanted: Wanted, tracker: &TaskTracker, stop: CancellationToken) -> Self {
+        let (wanted, wanted_there) = watch::channel(wanted);
+        let (statuses_there, statuses) = watch::channel(Arc::default());
+        let (commands, commands_there) = mpsc::channel(COMMANDS);
+        let supervisor = Supervisor {
+            wanted: wanted_there,
+            statuses: statuses_there,
+            commands: commands_there,
+            tasks: BTreeMap::new(),
+            listeners: Listeners::default(),
+            tracker: tracker.clone(),
+        };
+        tracker.spawn(supervisor.run(stop));
+        Self {
+            wanted,
+            statuses,
+            commands,
+        }
+    }
+
+    /// Changes what shall be announced. Of several changes in a row the sessions may see only the
+    /// last.
+    pub fn update(&self, change: impl FnOnce(&mut Wanted)) {
+        self.wanted.send_modify(change);
+    }
+
+    /// Returns what is known of each session, with changes.
+    pub fn statuses(&self) -> watch::Receiver<Arc<Statuses>> {
+        self.statuses.clone()
+    }
+
+    /// Ends the session with a router at once, because BFD reports that the path to it is down
+    /// (RFC 5882). It is attempted again.
+    pub async fn bfd_down(&self, peer: &Arc<str>) {
+        let command = (Arc::clone(peer), Command::BfdDown);
+        // Without a receiver there is no session either.
+        let _ = self.commands.send(command).await;
+    }
+
+    /// Ends the session with a router and begins it again; the text is for its operators.
+    pub async fn reset(&self, peer: &Arc<str>, text: String) {
+        let command = (Arc::clone(peer), Command::Reset(text));
+        let _ = self.commands.send(command).await;
+    }
+}
+
+// === impl Supervisor ===
+
+impl Supervisor {
+    async fn run(mut self, stop: CancellationToken) {
+        loop {
+            self.adjust(&stop);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                (stream, from) = self.listeners.accept() => {
+                    let name = listen::name_of(&self.wanted.borrow(), from);
+                    match name.and_then(|name| self.tasks.get(&name)) {
+                        // A router that connects so often can wait.
+                        Some(running) => drop(running.incoming.try_send(stream)),
+                        None => debug!(%from, "a connection of no router that is configured"),
+                    }
+                }
+                changed = self.wanted.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                command = self.commands.recv() => {
+                    let Some((name, command)) = command else { return };
+                    if let Some(running) = self.tasks.get(&name) {
+                        // A full queue holds a command that ends the session already.
+                        let _ = running.commands.try_send(command);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins, changes and ends tasks.
+    fn adjust(&mut self, stop: &CancellationToken) {
+        let wanted = self.wanted.borrow_and_update().clone();
+        self.listeners.adjust(&wanted);
+        self.tasks.retain(|name, _| wanted.peers.contains_key(name));
+        for (name, neighbor) in wanted.peers {
+            let new = (neighbor, wanted.drained);
+            if let Some(running) = self.tasks.get(&name) {
+                running.neighbor.send_if_modified(|old| {
+                    let differs = old.0.peer != new.0.peer
+                        || !Arc::ptr_eq(&old.0.routes, &new.0.routes)
+                        || old.1 != new.1;
+                    if differs {
+                        *old = new;
+                    }
+                    differs
+                });
+                continue;
+            }
+            let (neighbor, neighbor_there) = watch::channel(new);
+            let (commands, commands_there) = mpsc::channel(COMMANDS);
+            let (incoming, incoming_there) = mpsc::channel(INCOMING);
+            let inputs = Inputs {
+                neighbor: neighbor_there,
+                commands: commands_there,
+                incoming: incoming_there,
+            };
+            let (statuses, tracker) = (self.statuses.clone(), self.tracker.clone());
+            let task = Task::new(Arc::clone(&name), inputs, statuses, tracker);
+            self.tracker.spawn(task.run(stop.clone()));
+            let running = Running {
+                neighbor,
+                commands,
+                incoming,
+            };
+            self.tasks.insert(name, running);
+        }
+    }
+}

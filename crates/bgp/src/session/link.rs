@@ -1,0 +1,190 @@
+//! One connection with a router, from OPEN to the end.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::backoff::jittered;
+use super::connection::{Connection, LinkId, Side};
+use crate::advertise::{Advertiser, NextHops};
+use crate::error::SessionError;
+use crate::notification::{Notification, code};
+use crate::status::{Agreed, Counts, State};
+use crate::wire;
+use crate::wire::open::Offer;
+use crate::wire::received::Context;
+
+/// How long an OPEN of the router may take. RFC 4271 suggests four minutes, but says that it is a
+/// suggestion: a router that is silent for half a minute is not there.
+const OPEN_HOLD: Duration = Duration::from_secs(30);
+
+/// For how long a router may take nothing at least (RFC 9687).
+const SEND_HOLD: Duration = Duration::from_mins(8);
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub id: LinkId,
+    pub side: Side,
+    pub connection: Connection,
+    pub phase: Phase,
+    /// Bytes of a message that is not there as a whole.
+    pub inbox: Vec<u8>,
+    outbox: VecDeque<Vec<u8>>,
+    hold: Duration,
+    hold_at: Option<Instant>,
+    keepalive_at: Option<Instant>,
+    /// When the router has taken nothing for too long.
+    pub stuck_at: Option<Instant>,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// OPEN was sent.
+    OpenSent,
+    /// The router's OPEN was accepted.
+    OpenConfirm(Box<Agreed>),
+    /// Routes are exchanged.
+    Established(Box<Established>),
+}
+
+/// A session that is established.
+#[derive(Debug)]
+pub(super) struct Established {
+    pub agreed: Agreed,
+    pub context: Context,
+    pub advertiser: Advertiser,
+    pub prefixes_received: u64,
+    /// Whether the router may keep routes while this process restarts.
+    pub keeps_routes: bool,
+}
+
+// === impl Link ===
+
+impl Link {
+    /// Begins with an OPEN.
+    pub fn new(id: LinkId, connection: Connection, offer: &Offer, now: Instant) -> Self {
+        Self {
+            id,
+            side: connection.side,
+            connection,
+            phase: Phase::OpenSent,
+            inbox: Vec::new(),
+            outbox: [offer.write()].into(),
+            hold: OPEN_HOLD,
+            hold_at: Some(now + OPEN_HOLD),
+            keepalive_at: None,
+            stuck_at: None,
+        }
+    }
+
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::OpenSent => State::OpenSent,
+            Phase::OpenConfirm(_) => State::OpenConfirm,
+            Phase::Established(_) => State::Established,
+        }
+    }
+
+    pub fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established(_))
+    }
+
+    pub fn keeps_routes(&self) -> bool {
+        matches!(&self.phase, Phase::Established(it) if it.keeps_routes)
+    }
+
+    pub fn next_hops(&self) -> NextHops {
+        self.connection.next_hops
+    }
+
+    /// Answers an OPEN, and begins with the timers that were agreed.
+    pub fn confirm(&mut self, agreed: Agreed, now: Instant) {
+        self.outbox.push_back(wire::keepalive());
+        self.hold = agreed.hold;
+        self.restart_hold(now);
+        self.keepalive_at = (!agreed.keepalive.is_zero()).then(|| now + agreed.keepalive);
+        self.phase = Phase::OpenConfirm(Box::new(agreed));
+    }
+
+    /// Notes that a message was received.
+    pub fn restart_hold(&mut self, now: Instant) {
+        self.hold_at = (!self.hold.is_zero()).then(|| now + self.hold);
+    }
+
+    fn keepalive(&self) -> Duration {
+        match &self.phase {
+            Phase::OpenSent => Duration::ZERO,
+            Phase::OpenConfirm(agreed) => agreed.keepalive,
+            Phase::Established(established) => established.agreed.keepalive,
+        }
+    }
+
+    pub fn has_to_send(&self) -> bool {
+        let routes = match &self.phase {
+            Phase::Established(established) => established.advertiser.is_pending(),
+            Phase::OpenSent | Phase::OpenConfirm(_) => false,
+        };
+        routes || !self.outbox.is_empty()
+    }
+
+    pub fn transmit(
+        &mut self,
+        counts: &mut Counts,
+        random: &mut fastrand::Rng,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
+        let message = match (self.outbox.pop_front(), &mut self.phase) {
+            (Some(message), _) => message,
+            (None, Phase::Established(established)) => {
+                let message = established.advertiser.next()?;
+                counts.updates_sent += 1;
+                self.sending(random, now);
+                return Some(message);
+            }
+            (None, Phase::OpenSent | Phase::OpenConfirm(_)) => return None,
+        };
+        match self.phase {
+            Phase::OpenSent => counts.opens_sent += 1,
+            Phase::OpenConfirm(_) | Phase::Established(_) => counts.keepalives_sent += 1,
+        }
+        self.sending(random, now);
+        Some(message)
+    }
+
+    /// Any message shows that this side is there, so the next KEEPALIVE can wait.
+    fn sending(&mut self, random: &mut fastrand::Rng, now: Instant) {
+        let keepalive = self.keepalive();
+        if !keepalive.is_zero() {
+            self.keepalive_at = Some(now + jittered(keepalive, random));
+        }
+        let longest = SEND_HOLD.max(self.hold * 2);
+        self.stuck_at = Some(now + longest);
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        let timers = [self.hold_at, self.keepalive_at, self.stuck_at];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Lets time pass. Returns why it is to be closed, if it is.
+    pub fn expire(&mut self, now: Instant) -> Option<(Notification, SessionError)> {
+        let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if is_over(self.hold_at) {
+            let why = Notification::new(code::HOLD_TIMER, 0, []);
+            return Some((why, SessionError::HoldTimer(self.hold)));
+        }
+        if is_over(self.stuck_at) {
+            let why = Notification::new(code::SEND_HOLD_TIMER, 0, []);
+            let longest = SEND_HOLD.max(self.hold * 2);
+            return Some((why, SessionError::SendHoldTimer(longest)));
+        }
+        if is_over(self.keepalive_at) {
+            if self.outbox.is_empty() {
+                self.outbox.push_back(wire::keepalive());
+            }
+            self.keepalive_at = Some(now + self.keepalive());
+        }
+        None
+    }
+}

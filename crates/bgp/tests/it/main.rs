@@ -1,0 +1,16 @@
+//! Sessions with routers that aren't ours, on links between network namespaces: FRR, BIRD and
+//! GoBGP. These tests make namespaces and run as root.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test that cannot go on ends, and prints what it found"
+)]
+
+mod bird;
+mod frr;
+mod gobgp;
+mod lab;
+mod node;
+mod router;
+mod scenarios;

@@ -1,0 +1,208 @@
+//! How long an address is silent when the node that announces it dies: real speakers, one per
+//! network namespace, and a client of the kernel's on the same bridge. Pods are not needed: the
+//! kernel of each node answers pings to the addresses, and only for ARP it is silent.
+//!
+//! ```text
+//!   this namespace: API server, bridge 10.78.0.254, pings every 2 ms
+//!        │
+//!   ┌────┴────┬── ...  node-N: 10.78.1.N, speaker; 10.78.2.1 to .4 on lo, without ARP
+//! ```
+
+mod bed;
+mod client;
+mod contestant;
+mod layout;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use landfall_testkit::cluster::Programs;
+
+use self::bed::Bed;
+use self::client::Client;
+use self::contestant::Contestant;
+use self::layout::ADDRESSES;
+use super::distribution::distribution;
+use super::proxy::{link, machine, process};
+use crate::place::Place;
+use crate::stage;
+
+/// Help of `bench failover`.
+pub const HELP: &str = "\
+Needs root, and kube-apiserver, etcd and kubectl as the tests do. A crash takes the link of the node
+down and kills its speaker; what is measured is the longest time between two answers to a client.
+
+Examples:
+  cargo xtask bench failover
+  cargo xtask bench failover --members 3,10 --crashes 20 --busy 1
+  cargo xtask bench failover --members 3 --metallb ~/.cache/landfall/metallb/v0.15.2";
+
+/// `bench failover`
+#[derive(Debug, Args)]
+pub struct FailoverArgs {
+    /// Speakers, for one series of crashes each
+    #[arg(
+        long,
+        value_name = "N",
+        value_delimiter = ',',
+        default_values_t = [3, 10, 100],
+        value_parser = clap::value_parser!(u8).range(2..=200)
+    )]
+    members: Vec<u8>,
+    /// Crashes of owners in each series
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    crashes: u32,
+    /// Minutes with all cores busy, in which no crash happens and none may be found; once, with the
+    /// second number of speakers if there are several
+    #[arg(long, value_name = "MINUTES", default_value_t = 10)]
+    busy: u64,
+    /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
+    /// number of speakers, too
+    #[arg(long, value_name = "FOLDER")]
+    metallb: Option<PathBuf>,
+    /// The Landfall to measure, if not the one just built
+    #[arg(long, value_name = "PROGRAM")]
+    pub landfall: Option<PathBuf>,
+}
+
+/// The longest outage that is waited for.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long everything is left alone before a crash, at least.
+const REST: Duration = Duration::from_millis(500);
+
+/// A gap that a user would notice.
+const NOTICED: Duration = Duration::from_millis(100);
+
+/// Runs `bench failover`.
+pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
+    // There is nothing to download them from inside.
+    stage::block_on(async { Ok(Programs::find().await.map(drop)?) })?;
+    if !link::enter()? {
+        bail!("network namespaces can't be made: run this as root");
+    }
+    stage::block_on(measure(place, args))
+}
+
+async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
+    let built = place.target().join("dist/landfall");
+    let landfall = Contestant::Landfall {
+        program: args.landfall.clone().unwrap_or(built),
+    };
+    let metallb = args
+        .metallb
+        .clone()
+        .map(|folder| Contestant::MetalLb { folder });
+    let most = args.members.iter().copied().max().unwrap_or(3);
+    let mut bed = Bed::start(place, most, metallb.as_ref()).await?;
+    let mut client = Client::start(ADDRESSES)?;
+    println!("load {}", machine::load());
+    for (series, members) in args.members.iter().enumerate() {
+        let also = metallb.as_ref().filter(|_| series == 0);
+        for contestant in also.into_iter().chain([&landfall]) {
+            crashes(&mut bed, &mut client, contestant, *members, args.crashes).await?;
+            if series == 1.min(args.members.len() - 1) && args.busy > 0 {
+                busy(&mut bed, &mut client, *members, args.busy).await?;
+            }
+            bed.stop_all();
+        }
+    }
+    println!("load {}", machine::load());
+    Ok(())
+}
+
+/// One crash after the other, each of a node that owns an address.
+async fn crashes(
+    bed: &mut Bed,
+    client: &mut Client,
+    contestant: &Contestant,
+    members: u8,
+    count: u32,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    bed.start_all(contestant, members).await?;
+    client.until_all_answer(DEADLINE).await?;
+    // Members are still getting to know each other.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    eprintln!(
+        "{members} of {contestant} run after {:.1?}",
+        began.elapsed()
+    );
+    let (mut outages, mut returns) = (Vec::new(), Vec::new());
+    for crash in 0..count {
+        let address = crash as usize % ADDRESSES;
+        let owner = client.owner(address)?;
+        // At any moment between two pings of the membership.
+        tokio::time::sleep(REST + Duration::from_millis(u64::from(crash) * 37 % 500)).await;
+        let since = client.now();
+        bed.crash(owner)?;
+        let answered = client.until_answered(address, client.now(), DEADLINE);
+        answered.await.context("after a crash")?;
+        outages.push(client.longest_gap(address, since));
+        let since = client.now();
+        bed.restart(contestant, owner).await?;
+        // The address comes back to the best node.
+        come_back(bed, client, contestant, address, owner).await?;
+        tokio::time::sleep(REST).await;
+        returns.push(client.longest_gap(address, since));
+    }
+    println!("{contestant}, {members} members, {count} crashes of owners");
+    println!("  without an answer           {}", distribution(outages));
+    println!("  when the owner comes back   {}", distribution(returns));
+    let pids = bed.pids();
+    let resident = process::resident(&pids)? / pids.len().max(1) as f64 / 1024.0 / 1024.0;
+    let (before, rest) = (process::cpu_seconds(&pids)?, Duration::from_secs(5));
+    tokio::time::sleep(rest).await;
+    let cpu = (process::cpu_seconds(&pids)? - before) / rest.as_secs_f64();
+    let each = cpu / pids.len().max(1) as f64 * 100.0;
+    println!("  each at rest                {resident:.1} MiB resident, {each:.2} % of a core");
+    Ok(())
+}
+
+/// Waits until an address is at its best node again. A speaker that gave up is started again, as a
+/// kubelet does.
+async fn come_back(
+    bed: &mut Bed,
+    client: &Client,
+    contestant: &Contestant,
+    address: usize,
+    owner: u8,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while let Err(error) = client.until_owned_by(address, owner, REST).await {
+        if began.elapsed() > DEADLINE {
+            return Err(error.context(format!("when node {owner} came back")));
+        }
+        bed.revive(contestant)?;
+    }
+    Ok(())
+}
+
+/// All cores are busy with other work: is anything taken for a crash?
+async fn busy(bed: &mut Bed, client: &mut Client, members: u8, minutes: u64) -> anyhow::Result<()> {
+    let before = bed.counters().await?;
+    let since = client.now();
+    let work = bed::Work::start()?;
+    tokio::time::sleep(Duration::from_secs(minutes * 60)).await;
+    drop(work);
+    let after = bed.counters().await?;
+    let noticed: usize = (0..ADDRESSES)
+        .map(|address| client.gaps(address, since, NOTICED))
+        .sum();
+    let longest = (0..ADDRESSES).map(|address| client.longest_gap(address, since));
+    let longest = longest.max().context("no address")?;
+    println!("{members} members, {minutes} minutes with all cores busy");
+    println!("  taken for dead              {}", after.died - before.died);
+    println!(
+        "  suspected; paused           {}; {}",
+        after.suspected - before.suspected,
+        after.paused - before.paused
+    );
+    println!(
+        "  gaps over {NOTICED:?} at a client {noticed}; the longest {longest:.1?}, also because \
+         of the client's own waiting for a core"
+    );
+    Ok(())
+}

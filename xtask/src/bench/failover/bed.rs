@@ -1,0 +1,377 @@
+//! Nodes as network namespaces on one bridge, and a cluster that has Services with addresses.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use landfall_testkit::cluster::{Cluster, Options};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::contestant::Contestant;
+use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
+use crate::place::Place;
+
+/// Speakers that start at the same time.
+const AT_ONCE: usize = 5;
+
+const START: Duration = Duration::from_secs(120);
+
+/// Everything that nodes run on.
+pub struct Bed {
+    cluster: Cluster,
+    nodes: Vec<Node>,
+}
+
+/// A namespace, and the speaker in it.
+struct Node {
+    number: u8,
+    holder: Process,
+    speaker: Option<Process>,
+}
+
+/// A program that ends with this.
+struct Process(Child);
+
+/// Other work on every core.
+pub struct Work(#[expect(dead_code, reason = "it ends when this is dropped")] Vec<Process>);
+
+/// What all speakers counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    pub died: u64,
+    pub suspected: u64,
+    pub paused: u64,
+}
+
+fn sh(script: &str) -> anyhow::Result<()> {
+    let output = Command::new("sh").args(["-euc", script]).output()?;
+    if !output.status.success() {
+        bail!("{script}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+// === impl Process ===
+
+impl Process {
+    fn start(command: &mut Command) -> anyhow::Result<Self> {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn();
+        Ok(Self(child.with_context(|| {
+            format!("{} can't be started", command.get_program().display())
+        })?))
+    }
+
+    fn id(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    /// Begins it.
+    pub fn start() -> anyhow::Result<Self> {
+        let cores = std::thread::available_parallelism()?.get();
+        let busy = || Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+        Ok(Self((0..cores).map(|_| busy()).collect::<Result<_, _>>()?))
+    }
+}
+
+// === impl Node ===
+
+impl Node {
+    fn start(number: u8) -> anyhow::Result<Self> {
+        let holder = Process::start(Command::new("unshare").args(["--net", "sleep", "infinity"]))?;
+        let own = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let pid = holder.id().to_string();
+        let began = Instant::now();
+        while own(&pid) == own("self") {
+            if began.elapsed() > START {
+                bail!("a network namespace can't be made");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        sh(&format!(
+            "ip link add node-{number} type veth peer name eth0 netns {pid} \
+             address 02:00:00:00:00:{number:02x}
+             ip link set node-{number} master br0 up"
+        ))?;
+        let mut script = format!(
+            "ip link set lo up
+             sysctl -qw net.ipv4.conf.all.arp_ignore=1
+             ip address add {}/16 dev eth0
+             ip link set eth0 up\n",
+            node_address(number)
+        );
+        for number in 0..ADDRESSES {
+            writeln!(script, "ip address add {}/32 dev lo", address(number))?;
+        }
+        sh(&format!(
+            "nsenter --net=/proc/{pid}/ns/net sh -euc '{script}'"
+        ))?;
+        Ok(Self {
+            number,
+            holder,
+            speaker: None,
+        })
+    }
+
+    fn speak(&mut self, contestant: &Contestant, files: &Path) -> anyhow::Result<()> {
+        let log = files.join(format!("speaker-{}.log", self.number));
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(log)?;
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/proc/{}/ns/net", self.holder.id()))
+            .args(contestant.line(self.number, files))
+            .env("KUBECONFIG", files.join("nodes.kubeconfig"))
+            .current_dir(files)
+            .stderr(log);
+        self.speaker = Some(Process::start(&mut command)?);
+        Ok(())
+    }
+}
+
+// === impl Bed ===
+
+impl Bed {
+    /// Makes a bridge, a cluster and so many nodes, without speakers.
+    pub async fn start(
+        place: &Place,
+        nodes: u8,
+        metallb: Option<&Contestant>,
+    ) -> anyhow::Result<Self> {
+        sh(&format!(
+            "ip link add br0 type bridge
+             ip address add {HUB}/16 dev br0
+             ip link set br0 up
+             sysctl -qw net.ipv4.ping_group_range='0 2147483647'"
+        ))?;
+        let options = Options {
+            bind: Ipv4Addr::UNSPECIFIED.into(),
+            names: vec![HUB.to_owned()],
+            ..Options::default()
+        };
+        let bed = Self {
+            cluster: Cluster::start(options).await?,
+            nodes: (1..=nodes).map(Node::start).collect::<Result<_, _>>()?,
+        };
+        let files = bed.cluster.directory();
+        std::fs::write(files.join("keys"), "the key of these speakers\n")?;
+        let admin = std::fs::read_to_string(bed.cluster.admin())?;
+        let hub = format!("https://{HUB}:");
+        std::fs::write(
+            files.join("nodes.kubeconfig"),
+            admin.replace("https://127.0.0.1:", &hub),
+        )?;
+        let kinds = match metallb.and_then(Contestant::manifest) {
+            None => std::fs::read_to_string(place.root.join("deploy/crds.yaml"))?,
+            Some(path) => kinds_of(&path)?,
+        };
+        bed.fill(nodes, &kinds).await?;
+        Ok(bed)
+    }
+
+    async fn fill(&self, nodes: u8, kinds: &str) -> anyhow::Result<()> {
+        let kubectl = self.cluster.kubectl();
+        let apply = ["apply", "--server-side", "-f", "-"];
+        kubectl.run_with(&apply, kinds).await?;
+        let established = ["wait", "--for=condition=Established", "crd", "--all"];
+        kubectl.run(&established).await?;
+        let (mut objects, mut statuses) = (objects(), Vec::new());
+        for node in 1..=nodes {
+            write!(
+                objects,
+                "---\napiVersion: v1\nkind: Node\nmetadata: {{name: node-{node}}}\n---\n\
+                 apiVersion: v1\nkind: Pod\nmetadata: {{name: speaker-{node}, namespace: \
+                 {NAMESPACE}, labels: {{app: metallb, component: speaker}}}}\nspec: {{nodeName: \
+                 node-{node}, hostNetwork: true, containers: [{{name: speaker, image: none}}]}}\n"
+            )?;
+            let address = node_address(node);
+            statuses.push((
+                vec!["node".to_owned(), format!("node-{node}")],
+                format!(r#"{{"addresses": [{{"type": "InternalIP", "address": "{address}"}}]}}"#),
+            ));
+            let of_namespace = format!("--namespace={NAMESPACE}");
+            statuses.push((
+                vec!["pod".to_owned(), format!("speaker-{node}"), of_namespace],
+                format!(
+                    r#"{{"podIP": "{address}", "podIPs": [{{"ip": "{address}"}}],
+                    "hostIP": "{address}", "phase": "Running"}}"#
+                ),
+            ));
+        }
+        for number in 0..ADDRESSES {
+            let address = address(number);
+            statuses.push((
+                vec!["service".to_owned(), format!("web-{number}")],
+                format!(r#"{{"loadBalancer": {{"ingress": [{{"ip": "{address}"}}]}}}}"#),
+            ));
+        }
+        kubectl.run_with(&apply, &objects).await?;
+        for (of, status) in statuses {
+            let status = format!(r#"{{"status": {status}}}"#);
+            let mut patch = vec!["patch", "--subresource=status", "-p", &status];
+            patch.extend(of.iter().map(String::as_str));
+            kubectl.run(&patch).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts the speakers of the first nodes, and waits until they are ready.
+    pub async fn start_all(&mut self, contestant: &Contestant, members: u8) -> anyhow::Result<()> {
+        let files = self.cluster.directory().to_owned();
+        let members: Vec<u8> = (1..=members).collect();
+        // A hundred at once would take each other's cores from them.
+        for some in members.chunks(AT_ONCE) {
+            for node in some {
+                self.node(*node)?.speak(contestant, &files)?;
+            }
+            for node in some {
+                self.until_ready(contestant, *node).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all speakers.
+    pub fn stop_all(&mut self) {
+        for node in &mut self.nodes {
+            node.speaker = None;
+        }
+    }
+
+    fn node(&mut self, number: u8) -> anyhow::Result<&mut Node> {
+        let node = self.nodes.iter_mut().find(|it| it.number == number);
+        node.with_context(|| format!("there is no node {number}"))
+    }
+
+    /// A node is gone: nothing arrives, nothing leaves, and nothing runs.
+    pub fn crash(&mut self, number: u8) -> anyhow::Result<()> {
+        sh(&format!("ip link set node-{number} down"))?;
+        self.node(number)?.speaker = None;
+        Ok(())
+    }
+
+    /// It is back, with a speaker that knows nothing.
+    pub async fn restart(&mut self, contestant: &Contestant, number: u8) -> anyhow::Result<()> {
+        sh(&format!("ip link set node-{number} up"))?;
+        let files = self.cluster.directory().to_owned();
+        self.node(number)?.speak(contestant, &files)?;
+        self.until_ready(contestant, number).await
+    }
+
+    /// Starts speakers again that ended by themselves.
+    pub fn revive(&mut self, contestant: &Contestant) -> anyhow::Result<()> {
+        let files = self.cluster.directory().to_owned();
+        for node in &mut self.nodes {
+            let Some(speaker) = &mut node.speaker else {
+                continue;
+            };
+            if let Some(status) = speaker.0.try_wait()? {
+                eprintln!("the speaker of node {} ended: {status}", node.number);
+                node.speak(contestant, &files)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn until_ready(&self, contestant: &Contestant, node: u8) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while contestant.has_admin() && get(node, "/readyz").await.is_none() {
+            if began.elapsed() > START {
+                let log = self.cluster.directory().join(format!("speaker-{node}.log"));
+                let log = std::fs::read_to_string(log).unwrap_or_default();
+                bail!("the speaker of node {node} is not ready: {log}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    /// The processes of all speakers: `nsenter` becomes what it starts.
+    pub fn pids(&self) -> Vec<i32> {
+        let speakers = self.nodes.iter().filter_map(|it| it.speaker.as_ref());
+        speakers.map(Process::id).collect()
+    }
+
+    /// What Landfall's speakers counted since they started, in all.
+    pub async fn counters(&self) -> anyhow::Result<Counters> {
+        let mut all = Counters::default();
+        for node in self.nodes.iter().filter(|it| it.speaker.is_some()) {
+            let text = get(node.number, "/metrics").await;
+            let text = text.with_context(|| format!("no metrics of node {}", node.number))?;
+            let value = |name: &str| -> u64 {
+                let mut lines = text.lines();
+                let value = lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+                value.unwrap_or_default()
+            };
+            all.died += value("landfall_speaker_members_died_total ");
+            all.suspected += value("landfall_speaker_suspicions_total ");
+            all.paused += value("landfall_speaker_pauses_total ");
+        }
+        Ok(all)
+    }
+}
+
+/// The parts of a manifest that define kinds.
+fn kinds_of(manifest: &PathBuf) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(manifest)?;
+    let parts = text.split("\n---\n");
+    let kinds = parts.filter(|part| part.contains("\nkind: CustomResourceDefinition"));
+    Ok(kinds.collect::<Vec<_>>().join("\n---\n"))
+}
+
+/// A pool, an advertisement, and Services with an endpoint each.
+fn objects() -> String {
+    let mut all = format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n---\n\
+         apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {{name: lan, namespace: \
+         {NAMESPACE}}}\nspec: {{addresses: [10.78.2.0/24]}}\n---\n\
+         apiVersion: metallb.io/v1beta1\nkind: L2Advertisement\nmetadata: {{name: all, namespace: \
+         {NAMESPACE}}}\nspec: {{}}\n"
+    );
+    for number in 0..ADDRESSES {
+        let _ = write!(
+            all,
+            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: web-{number}, namespace: \
+             default}}\nspec: {{type: LoadBalancer, ports: [{{port: 80}}]}}\n---\n\
+             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
+             name: web-{number}-1\n  namespace: default\n  labels: {{kubernetes.io/service-name: \
+             web-{number}}}\nports: [{{name: \"\", port: 80}}]\nendpoints: [{{addresses: \
+             [10.79.0.1], conditions: {{ready: true}}}}]\n"
+        );
+    }
+    all
+}
+
+/// The body of a good answer of a speaker's admin endpoint.
+async fn get(node: u8, path: &str) -> Option<String> {
+    let admin = SocketAddr::from((node_address(node), ADMIN));
+    let asked = async {
+        let mut stream = tokio::net::TcpStream::connect(admin).await.ok()?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        (head.split(' ').nth(1) == Some("200")).then(|| body.to_owned())
+    };
+    tokio::time::timeout(Duration::from_secs(1), asked)
+        .await
+        .ok()?
+}

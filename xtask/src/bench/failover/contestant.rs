@@ -1,0 +1,80 @@
+//! The speakers that are measured, and how each is started on a node.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::layout::{ADMIN, NAMESPACE, node_address};
+
+/// Speakers of one kind.
+pub enum Contestant {
+    /// `landfall speaker`.
+    Landfall {
+        /// The program.
+        program: PathBuf,
+    },
+    /// MetalLB's.
+    MetalLb {
+        /// Where `speaker` and `manifest.yaml` are.
+        folder: PathBuf,
+    },
+}
+
+// === impl Contestant ===
+
+impl Contestant {
+    /// The line that starts it on a node; `files`: where `keys` and `nodes.kubeconfig` are.
+    pub fn line(&self, node: u8, files: &Path) -> Vec<String> {
+        let address = node_address(node).to_string();
+        let file = |name: &str| files.join(name).display().to_string();
+        let (program, flags) = match self {
+            Self::Landfall { program } => (
+                program.clone(),
+                vec![
+                    "speaker".to_owned(),
+                    format!("--kubeconfig={}", file("nodes.kubeconfig")),
+                    format!("--node-name=node-{node}"),
+                    format!("--node-address={address}"),
+                    format!("--metallb-namespace={NAMESPACE}"),
+                    format!("--membership-key-file={}", file("keys")),
+                    format!("--admin={address}:{ADMIN}"),
+                ],
+            ),
+            Self::MetalLb { folder } => (
+                folder.join("speaker"),
+                vec![
+                    format!("--namespace={NAMESPACE}"),
+                    "--ml-labels=app=metallb,component=speaker".to_owned(),
+                    format!("--node-name=node-{node}"),
+                    format!("--pod-name=speaker-{node}"),
+                    format!("--ml-bindaddr={address}"),
+                    "--ml-bindport=7946".to_owned(),
+                ],
+            ),
+        };
+        let mut line = vec![program.display().to_string()];
+        line.extend(flags);
+        line
+    }
+
+    /// MetalLB's own manifest, where it takes part.
+    pub fn manifest(&self) -> Option<PathBuf> {
+        match self {
+            Self::Landfall { .. } => None,
+            Self::MetalLb { folder } => Some(folder.join("manifest.yaml")),
+        }
+    }
+
+    /// Whether it has Landfall's admin endpoint.
+    pub fn has_admin(&self) -> bool {
+        matches!(self, Self::Landfall { .. })
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Landfall { .. } => "Landfall",
+            Self::MetalLb { .. } => "MetalLB",
+        })
+    }
+}
