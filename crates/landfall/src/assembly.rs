@@ -175,13 +175,7 @@ impl Instance {
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
         let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
-        let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(Lead { role, confirmed }) = lead {
-            engine = engine.led_by(role, inherits);
-            if confirmed {
-                engine = engine.confirmed_by_facts();
-            }
-        }
+        let engine = engine(config, &providers, reporter, lead, inherits);
         let handle = engine.handle();
 
         let announced = std::mem::take(&mut data_plane.announced);
@@ -336,6 +330,26 @@ impl Instance {
             announcing.remove_routes().await;
         }
         self.web.end().await;
+    }
+}
+
+/// Creates the loop. `inherits`: a data plane from before goes on under it.
+fn engine<R: Report>(
+    config: EngineConfig,
+    providers: &[Arc<Backend>],
+    reporter: Arc<R>,
+    lead: Option<Lead>,
+    inherits: bool,
+) -> Engine<Backend, R> {
+    let engine = Engine::new(config, providers.to_vec(), reporter);
+    let Some(Lead { role, confirmed }) = lead else {
+        return engine;
+    };
+    let engine = engine.led_by(role, inherits);
+    if confirmed {
+        engine.confirmed_by_facts()
+    } else {
+        engine
     }
 }
 

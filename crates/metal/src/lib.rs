@@ -13,10 +13,12 @@
 
 #![forbid(unsafe_code)]
 
+mod data_plane;
 mod observed;
 mod provider;
 mod status;
 mod support;
 
+pub use data_plane::DataPlane;
 pub use observed::Observed;
-pub use provider::{DataPlane, Metal, watch_cooling};
+pub use provider::{Metal, watch_cooling};

@@ -24,6 +24,7 @@ use landfall_model::view::PoolView;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::data_plane::DataPlane;
 use crate::observed::{Announced, Observed};
 use crate::status;
 use crate::support::{by_kube_proxy, by_landfall};
@@ -36,16 +37,6 @@ const RESOURCES: &[ResourceKind] = &[
     ResourceKind::BgpPeer,
     ResourceKind::BfdProfile,
 ];
-
-/// What serves the addresses on the nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DataPlane {
-    /// kube-proxy, or what stands in for it.
-    #[default]
-    KubeProxy,
-    /// The speakers, with the data plane of Landfall.
-    Landfall,
-}
 
 /// Assigns addresses that speakers announce.
 #[derive(Debug)]

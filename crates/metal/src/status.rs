@@ -9,8 +9,8 @@ use landfall_model::provider::{ProviderStatus, Published};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::IpMode;
 
+use crate::data_plane::DataPlane;
 use crate::observed::{Announced, Observed};
-use crate::provider::DataPlane;
 
 /// Addresses, and why no traffic can arrive if none can.
 pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> ProviderStatus {

@@ -33,8 +33,6 @@ use crate::signals::Stop;
 
 mod plane;
 
-pub use plane::Running;
-
 /// How long a stop may take: what is served here is served by other nodes then.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -107,10 +105,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let reporting = write_statuses(connection, reporter, node, namespace, desired);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let api = SpeakerApi::new(view, sources.health(), membership, &args.node_name);
-    let api = match &running {
-        Some(running) => api.serving(running),
-        None => api,
-    };
+    let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
     let (options, api) = (web_options(args), Arc::new(api));
     tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
 
