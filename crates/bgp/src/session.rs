@@ -263,7 +263,7 @@ impl Session {
     pub fn received(&mut self, id: LinkId, bytes: &[u8], now: Instant) {
         let Some(place) = self.place(id) else { return };
         if let Some(link) = self.links.get_mut(place) {
-            link.inbox.extend_from_slice(bytes);
+            link.receive(bytes);
         }
         while let Some(place) = self.place(id) {
             if !self.read_one(place, now) {

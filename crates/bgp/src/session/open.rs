@@ -45,8 +45,8 @@ impl Session {
         let Some(link) = self.links.get_mut(place) else {
             return false;
         };
-        let length = match wire::first(&link.inbox) {
-            Ok(Some(length)) => length,
+        let message = match link.next_message() {
+            Ok(Some(message)) => message,
             Ok(None) => return false,
             Err(why) => return self.refuse(place, &why, now),
         };
@@ -58,7 +58,6 @@ impl Session {
                 four_octet_as: true,
             },
         };
-        let message: Vec<u8> = link.inbox.drain(..length).collect();
         match wire::read(&message, context) {
             Ok(message) => self.handle(place, message, now),
             Err(why) => self.refuse(place, &why, now),
