@@ -111,3 +111,12 @@ fn replace(mut command: Command) -> anyhow::Result<()> {
         command.get_program().display()
     )
 }
+
+/// Waits while another process works.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the measured process is another one, without figures"
+)]
+fn pause(time: std::time::Duration) {
+    std::thread::sleep(time);
+}

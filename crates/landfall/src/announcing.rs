@@ -66,12 +66,12 @@ pub async fn start(
         exclusions: Exclusions::new(CONTAINER_NETWORKS)?,
         ..Config::default()
     };
-    let (announcer, reports) = Announcer::start(config, tasks, cancel.clone()).context(what)?;
+    let (handle, reports) = Announcer::start(config, tasks, cancel.clone()).context(what)?;
     tasks.spawn(cancel.clone().run_until_cancelled_owned(log(reports)));
     let task = Task {
         announced,
         proxy: Arc::clone(proxy),
-        announcer,
+        announcer: handle,
         routes,
         before: BTreeSet::new(),
         starts: BTreeMap::new(),

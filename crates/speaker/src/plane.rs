@@ -83,10 +83,10 @@ impl Plane {
         if self.serves.get(key).map(AsRef::as_ref) == served.as_ref() {
             return;
         }
-        let serves = Arc::make_mut(&mut self.serves);
+        let all = Arc::make_mut(&mut self.serves);
         match served {
-            Some(served) => drop(serves.insert(key.clone(), Arc::new(served))),
-            None => drop(serves.remove(key)),
+            Some(served) => drop(all.insert(key.clone(), Arc::new(served))),
+            None => drop(all.remove(key)),
         }
     }
 
@@ -102,23 +102,20 @@ impl Plane {
             self.accepted.remove(&row.key);
             return None;
         };
-        let intent = match resolve(row, world, profile) {
-            Ok(intent) => {
-                let accepted = Accepted::new(row, Some(&intent));
-                self.accepted.insert(row.key.clone(), accepted);
-                intent
-            }
-            Err(_) => {
-                // The controller reports why. It goes on by the version that was valid last.
-                let recorded = || {
-                    let row = claims::accepted(row)?.ok()?;
-                    Some(Accepted::new(&Arc::new(row), None))
-                };
-                let of_this = |it: &&Accepted| it.row.uid == row.uid;
-                let known = self.accepted.get(&row.key).filter(of_this).cloned();
-                let accepted = known.or_else(recorded)?;
-                accepted.resolve(row, world, profile)?
-            }
+        let intent = if let Ok(intent) = resolve(row, world, profile) {
+            let accepted = Accepted::new(row, Some(&intent));
+            self.accepted.insert(row.key.clone(), accepted);
+            intent
+        } else {
+            // The controller reports why. It goes on by the version that was valid last.
+            let recorded = || {
+                let row = claims::accepted(row)?.ok()?;
+                Some(Accepted::new(&Arc::new(row), None))
+            };
+            let of_this = |it: &&Accepted| it.row.uid == row.uid;
+            let known = self.accepted.get(&row.key).filter(of_this).cloned();
+            let accepted = known.or_else(recorded)?;
+            accepted.resolve(row, world, profile)?
         };
         Some(self.of_node(row, addresses, intent.load_balancer?))
     }

@@ -124,14 +124,14 @@ impl<R: OwnReport> Server<R> {
             };
             tokio::select! {
                 () = stop.cancelled() => return self.parts.routes,
-                changed = self.parts.wanted.changed() => match changed {
-                    Ok(()) => self.take(),
-                    // It serves on until it is stopped.
-                    Err(_) => {
+                changed = self.parts.wanted.changed() => {
+                    if changed.is_err() {
+                        // It serves on until it is stopped.
                         stop.cancelled().await;
                         return self.parts.routes;
                     }
-                },
+                    self.take();
+                }
                 () = due => {}
                 _ = looks.tick() => {
                     until_audit -= 1;

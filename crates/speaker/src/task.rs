@@ -109,7 +109,7 @@ impl<R: OwnReport> Speaker<R> {
     /// A loop that has not begun, and what will follow from it.
     pub fn new(parts: Parts<R>, decider: Decider) -> (Self, Outputs) {
         let (desired, wanted) = watch::channel(None);
-        let (serves, served) = watch::channel(Arc::default());
+        let (serving, served) = watch::channel(Arc::default());
         let (view, seen) = watch::channel(Arc::default());
         let speaker = Self {
             parts,
@@ -122,7 +122,7 @@ impl<R: OwnReport> Speaker<R> {
             initial: BTreeSet::new(),
             is_to_compare: false,
             desired,
-            serves,
+            serves: serving,
             view,
         };
         let outputs = Outputs {

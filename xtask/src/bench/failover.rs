@@ -133,7 +133,7 @@ async fn crashes(
     let (mut outages, mut returns) = (Vec::new(), Vec::new());
     for crash in 0..count {
         let address = crash as usize % ADDRESSES;
-        let owner = client.owner(address)?;
+        let owner = Client::owner(address)?;
         // At any moment between two pings of the membership.
         tokio::time::sleep(REST + Duration::from_millis(u64::from(crash) * 37 % 500)).await;
         let since = client.now();

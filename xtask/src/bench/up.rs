@@ -17,6 +17,7 @@ use rustix::process::{Resource, getrlimit};
 use super::distribution::distribution;
 use super::listening::listening;
 use super::proxy::{machine, process};
+use crate::bench::pause;
 use crate::place::Place;
 
 /// Help of `bench up`.
@@ -148,14 +149,6 @@ pub fn run(place: &Place, args: &UpArgs) -> anyhow::Result<()> {
     println!("  resident memory              {}", mb(up.resident()?));
     println!("  load afterwards              {}", machine::load());
     up.kill()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the measured process is another one, without figures"
-)]
-fn pause(time: Duration) {
-    std::thread::sleep(time);
 }
 
 fn mb(bytes: f64) -> String {

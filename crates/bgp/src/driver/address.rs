@@ -79,6 +79,10 @@ mod tests {
         )
     }
 
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "as the addresses that are compared"
+    )]
     fn some(text: &str) -> Option<String> {
         Some(text.to_owned())
     }

@@ -29,6 +29,10 @@ pub enum DataPlane {
 // === impl DataPlane ===
 
 impl DataPlane {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
     fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -329,8 +329,8 @@ async fn as_root_services_of_metallb_keep_their_addresses_on_the_way_here_and_ba
     assert_eq!(addresses(&bed).await, held_by_both);
 
     let _running = controller(&bed, &metallb);
-    let last = service(&bed.namespace, "last", "", "ports: [{port: 80}]");
-    bed.kubectl().apply(&last).await.unwrap();
+    let another = service(&bed.namespace, "last", "", "ports: [{port: 80}]");
+    bed.kubectl().apply(&another).await.unwrap();
     let mut now = until_addressed(&bed, 11).await;
     now.remove(&format!("{}/last", bed.namespace));
     assert_eq!(now, held_by_both);

@@ -106,8 +106,8 @@ fn connections(host: &Host) -> u64 {
     let line = text
         .lines()
         .find(|line| line.starts_with("landfall_listener_connections_total"));
-    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    value.map_or(0, |value| value as u64)
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    value.unwrap_or(0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,7 +19,7 @@ use landfall_model::rows::{Endpoint, Fact, ResourceKind};
 use landfall_model::wire;
 use landfall_speaker::decide::Decider;
 use landfall_speaker::metadata::Metadata;
-use landfall_testkit::build::{ServiceBuilder, endpoint};
+use landfall_testkit::build::{ServiceBuilder, SliceBuilder, endpoint};
 use landfall_testkit::{node, slice, svc};
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ fn serving(service: &str, nodes: &[&'static str]) -> Fact {
         node: Some((*node).into()),
         ..endpoint(&format!("10.8.0.{}", 1 + number))
     });
-    let row = endpoints.fold(slice(service).port("", 8080), |row, it| row.endpoint(it));
+    let row = endpoints.fold(slice(service).port("", 8080), SliceBuilder::endpoint);
     Fact::Slice(row.row())
 }
 

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::contestant::Contestant;
 use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
+use crate::bench::pause;
 use crate::place::Place;
 
 /// Speakers that start at the same time.
@@ -101,7 +102,7 @@ impl Node {
             if began.elapsed() > START {
                 bail!("a network namespace can't be made");
             }
-            std::thread::sleep(Duration::from_millis(2));
+            pause(Duration::from_millis(2));
         }
         sh(&format!(
             "ip link add node-{number} type veth peer name eth0 netns {pid} \

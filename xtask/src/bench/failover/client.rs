@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail};
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 
 use super::layout::{address, node_of};
+use crate::bench::pause;
 
 /// The time between two pings of an address.
 const EVERY: Duration = Duration::from_millis(2);
@@ -68,7 +69,7 @@ impl Client {
                 // and later there may be none.
                 let _ = sender.send(&[ECHO, 0, 0, 0, 0, 0, high, low]);
                 next += EVERY;
-                std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                pause(next.saturating_duration_since(Instant::now()));
             }
         });
         let (noted, stop, began) = (Arc::clone(&answers), Arc::clone(&self.stop), self.began);
@@ -102,7 +103,7 @@ impl Client {
         let first = answers.partition_point(|at| *at < since).saturating_sub(1);
         let later = answers.get(first..).unwrap_or_default();
         let pairs = later.iter().zip(later.iter().skip(1));
-        pairs.map(|(one, next)| *next - *one).collect()
+        pairs.map(|(one, next)| next.saturating_sub(*one)).collect()
     }
 
     /// The longest time without an answer.
@@ -151,7 +152,7 @@ impl Client {
     }
 
     /// The node to which the kernel sends what is for an address.
-    pub fn owner(&self, number: usize) -> anyhow::Result<u8> {
+    pub fn owner(number: usize) -> anyhow::Result<u8> {
         let address = address(number).to_string();
         let table = std::fs::read_to_string("/proc/net/arp")?;
         let mut lines = table.lines().map(|line| line.split_whitespace());
@@ -171,7 +172,7 @@ impl Client {
         deadline: Duration,
     ) -> anyhow::Result<()> {
         self.until(address, deadline, || {
-            self.owner(address).is_ok_and(|owner| owner == node)
+            Self::owner(address).is_ok_and(|owner| owner == node)
         })
         .await
     }

@@ -37,7 +37,7 @@ pub struct Installed {
 /// A part of MetalLB.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// The Deployments or DaemonSets that want Pods.
+    /// The Deployments or `DaemonSet`s that want Pods.
     pub workloads: BTreeSet<String>,
     /// The Pods that have not ended, each with its node.
     pub pods: BTreeMap<String, Option<String>>,

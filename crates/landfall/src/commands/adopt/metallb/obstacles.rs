@@ -1,6 +1,7 @@
 //! What has to be done beside the take-over, before and after it, each with its command. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub struct Obstacle {
 /// The longest list of Services in one line.
 const NAMED: usize = 5;
 
-/// Lets a DaemonSet run on no node, and is as easily undone.
+/// Lets a `DaemonSet` run on no node, and is as easily undone.
 const PARK: &str =
     r#"{"spec":{"template":{"spec":{"nodeSelector":{"landfall.dev/metallb":"off"}}}}}"#;
 
@@ -79,7 +80,8 @@ pub fn next(installed: &Installed) -> Vec<Obstacle> {
         options.push_str(" --ignore-exclude-lb");
     }
     for pattern in &installed.excluded_interfaces {
-        options.push_str(&format!(" --exclude-interface='{pattern}'"));
+        // Writing into a text can't fail.
+        let _ = write!(options, " --exclude-interface='{pattern}'");
     }
     let with = if options.is_empty() {
         String::new()

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::installed::Part;
 use super::*;
 
-fn pool(name: &str, spec: Value) -> Fact {
+fn pool(name: &str, spec: &Value) -> Fact {
     let shape: wire::IpAddressPool = serde_json::from_value(json!({
         "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
         "metadata": {"name": name, "namespace": METALLB_NAMESPACE}, "spec": spec,
@@ -24,7 +24,7 @@ fn pool(name: &str, spec: Value) -> Fact {
     Fact::Pool(Arc::new(shape.into_row().unwrap()))
 }
 
-fn advertisement(kind: ResourceKind, spec: Value) -> Fact {
+fn advertisement(kind: ResourceKind, spec: &Value) -> Fact {
     let shape: wire::Resource = serde_json::from_value(json!({
         "apiVersion": "metallb.io/v1beta1", "kind": kind.to_string(),
         "metadata": {"name": "all", "namespace": METALLB_NAMESPACE}, "spec": spec,
@@ -43,8 +43,8 @@ fn held(name: &str, address: &str) -> ServiceBuilder {
 
 fn cluster(services: Vec<ServiceBuilder>) -> Vec<Fact> {
     let mut facts = vec![
-        pool("lan", json!({"addresses": ["192.0.2.0/24"]})),
-        advertisement(ResourceKind::L2Advertisement, json!({})),
+        pool("lan", &json!({"addresses": ["192.0.2.0/24"]})),
+        advertisement(ResourceKind::L2Advertisement, &json!({})),
     ];
     for (name, address) in [("n1", "10.0.0.1"), ("n2", "10.0.0.2"), ("n3", "10.0.0.3")] {
         facts.push(Fact::Node(node(name, address).row()));
@@ -175,7 +175,7 @@ async fn a_pool_whose_address_namespaces_share_gets_the_annotation() {
 async fn what_no_speaker_of_ours_would_announce_is_in_the_way() {
     let mut facts = cluster(vec![held("web", "192.0.2.7")]);
     facts.retain(|fact| !matches!(fact, Fact::Resource(_)));
-    facts.push(advertisement(ResourceKind::BgpAdvertisement, json!({})));
+    facts.push(advertisement(ResourceKind::BgpAdvertisement, &json!({})));
     let survey = surveyed(facts, &installed()).await;
     assert!(!survey.is_sound());
     let what = &survey.first[0].what;
@@ -238,7 +238,7 @@ async fn the_order_of_addresses_that_a_service_asks_for_is_kept_and_with_it_the_
     let web = web.families(&families, FamilyPolicy::RequireDualStack);
     let mut facts = cluster(vec![web]);
     let spec = json!({"addresses": ["203.0.113.0/24", "2001:db8::/120"]});
-    facts.push(pool("lan", spec));
+    facts.push(pool("lan", &spec));
     let survey = surveyed(facts, &installed()).await;
     let takeover = &survey.services[0];
     let held: Vec<_> = takeover.addresses.iter().map(|it| it.address).collect();
