@@ -140,10 +140,11 @@ impl Supervisor {
                 () = stop.cancelled() => return,
                 (stream, from) = self.listeners.accept() => {
                     let name = listen::name_of(&self.wanted.borrow(), from);
-                    match name.and_then(|name| self.tasks.get(&name)) {
+                    if let Some(running) = name.and_then(|name| self.tasks.get(&name)) {
                         // A router that connects so often can wait.
-                        Some(running) => drop(running.incoming.try_send(stream)),
-                        None => debug!(%from, "a connection of no router that is configured"),
+                        drop(running.incoming.try_send(stream));
+                    } else {
+                        debug!(%from, "a connection of no router that is configured");
                     }
                 }
                 changed = self.wanted.changed() => {

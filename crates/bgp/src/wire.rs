@@ -56,9 +56,8 @@ pub(crate) fn first(buffer: &[u8]) -> Result<Option<usize>, Notification> {
     let length = u16::from_be_bytes([*high, *low]);
     let shortest = match *kind {
         OPEN => 29,
-        UPDATE => 23,
+        UPDATE | ROUTE_REFRESH => 23,
         NOTIFICATION => 21,
-        ROUTE_REFRESH => 23,
         KEEPALIVE => 19,
         other => {
             return Err(Notification::new(code::HEADER, header::TYPE, [other]));

@@ -235,7 +235,7 @@ fn longest(family: [u8; 3]) -> Option<u8> {
     }
 }
 
-/// Counts the prefixes of MP_REACH_NLRI.
+/// Counts the prefixes of `MP_REACH_NLRI`.
 fn reach(value: &[u8]) -> Result<u64, Notification> {
     let refused = || refused(update::OPTIONAL_ATTRIBUTE);
     let (&[a, b, c, length], rest) = value.split_first_chunk::<4>().ok_or_else(refused)?;
@@ -255,7 +255,7 @@ fn reach(value: &[u8]) -> Result<u64, Notification> {
     prefixes(nlri, longest).ok_or_else(refused)
 }
 
-/// Counts the prefixes of MP_UNREACH_NLRI.
+/// Counts the prefixes of `MP_UNREACH_NLRI`.
 fn unreach(value: &[u8]) -> Result<u64, Notification> {
     let refused = || refused(update::OPTIONAL_ATTRIBUTE);
     let (&family, nlri) = value.split_first_chunk::<3>().ok_or_else(refused)?;

@@ -20,7 +20,7 @@ use super::{HEADER, LONGEST};
 use crate::route::Attributes;
 
 /// Bytes for prefixes in a message that only withdraws: header, two lengths, and the start of
-/// MP_UNREACH_NLRI.
+/// `MP_UNREACH_NLRI`.
 const ROOM_TO_WITHDRAW: usize = LONGEST - HEADER - 4 - 7;
 
 /// How the attributes of a session's routes look.
@@ -38,7 +38,7 @@ pub(crate) struct Style {
 pub(crate) enum NextHop {
     /// For IPv4, in the attribute of RFC 4271.
     Classic(Ipv4Addr),
-    /// In MP_REACH_NLRI; a link-local address beside a global one.
+    /// In `MP_REACH_NLRI`; a link-local address beside a global one.
     Ipv6(Ipv6Addr, Option<Ipv6Addr>),
 }
 
@@ -168,7 +168,7 @@ fn fit<'p>(prefixes: impl IntoIterator<Item = &'p IpNet>, mut room: usize) -> us
     prefixes.into_iter().take_while(fits).count()
 }
 
-/// Returns AS_PATH, and AS4_PATH where it is needed (RFC 6793, 4.2.2).
+/// Returns `AS_PATH`, and `AS4_PATH` where it is needed (RFC 6793, 4.2.2).
 fn as_path(style: Style) -> Vec<PathAttributeValue> {
     let sequence = AsPathSegmentType::AsSequence;
     let long = |asn: NonZeroU32| vec![As4PathSegment::new(sequence, [asn.get()])];
