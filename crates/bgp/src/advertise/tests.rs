@@ -84,11 +84,11 @@ impl Router {
                     learned.local_preference = Some(it.metric());
                 }
                 PathAttributeValue::Communities(it) => {
-                    learned.communities = it
-                        .communities()
-                        .iter()
-                        .map(netgauze_bgp_pkt::community::Community::value)
-                        .collect();
+                    learned.communities = {
+                        let all = it.communities().iter();
+                        all.map(netgauze_bgp_pkt::community::Community::value)
+                            .collect()
+                    };
                 }
                 PathAttributeValue::LargeCommunities(it) => {
                     let all = it.communities().iter();

@@ -79,30 +79,47 @@ mod tests {
         )
     }
 
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "as the addresses that are compared"
-    )]
-    fn some(text: &str) -> Option<String> {
-        Some(text.to_owned())
-    }
-
     #[test]
     fn the_own_address_is_the_next_hop_and_the_interface_has_one_of_the_other_family() {
         let direct = |local| found(local, Hops::Direct);
-        let expected = (some("10.0.0.9"), some("2001:db8::1"), None);
+        let expected = (
+            Some("10.0.0.9".to_owned()),
+            Some("2001:db8::1".to_owned()),
+            None,
+        );
         assert_eq!(direct("10.0.0.9:1"), expected);
-        let link_local = some("fe80::1");
-        let expected = (some("10.0.0.1"), some("2001:db8::9"), link_local);
+        let link_local = Some("fe80::1".to_owned());
+        let expected = (
+            Some("10.0.0.1".to_owned()),
+            Some("2001:db8::9".to_owned()),
+            link_local,
+        );
         assert_eq!(direct("[2001:db8::9]:1"), expected);
-        assert_eq!(direct("127.0.0.1:1"), (some("127.0.0.1"), None, None));
+        assert_eq!(
+            direct("127.0.0.1:1"),
+            (Some("127.0.0.1".to_owned()), None, None)
+        );
     }
 
     #[test]
     fn a_link_local_address_is_sent_to_routers_on_the_link_only() {
         let many = found("[2001:db8::1]:1", Hops::Multihop);
-        assert_eq!(many, (some("10.0.0.1"), some("2001:db8::1"), None));
+        assert_eq!(
+            many,
+            (
+                Some("10.0.0.1".to_owned()),
+                Some("2001:db8::1".to_owned()),
+                None
+            )
+        );
         let unnumbered = found("[fe80::1%3]:1", Hops::Direct);
-        assert_eq!(unnumbered, (some("10.3.0.1"), None, some("fe80::1")));
+        assert_eq!(
+            unnumbered,
+            (
+                Some("10.3.0.1".to_owned()),
+                None,
+                Some("fe80::1".to_owned())
+            )
+        );
     }
 }
