@@ -175,7 +175,8 @@ impl Instance {
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
         let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
-        let engine = engine(config, &providers, reporter, lead, inherits);
+        let engine = Engine::new(config, providers.clone(), reporter);
+        let engine = led(engine, lead, inherits);
         let handle = engine.handle();
 
         let announced = std::mem::take(&mut data_plane.announced);
@@ -333,15 +334,12 @@ impl Instance {
     }
 }
 
-/// Creates the loop. `inherits`: a data plane from before goes on under it.
-fn engine<R: Report>(
-    config: EngineConfig,
-    providers: &[Arc<Backend>],
-    reporter: Arc<R>,
+/// Lets the loop follow what this replica does. `inherits`: a data plane from before goes on.
+fn led<R: Report>(
+    engine: Engine<Backend, R>,
     lead: Option<Lead>,
     inherits: bool,
 ) -> Engine<Backend, R> {
-    let engine = Engine::new(config, providers.to_vec(), reporter);
     let Some(Lead { role, confirmed }) = lead else {
         return engine;
     };

@@ -1,4 +1,4 @@
-//! FRR: bgpd without zebra, so that nothing is installed into a kernel.
+//! FRR: zebra, which knows the interfaces and installs routes, and bgpd.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,21 @@ use crate::router::{Seen, Setup};
 
 pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     let folder = host.folder().to_str().unwrap();
-    let (node, node_asn) = (setup.node(), setup.node_asn);
+    let (node, link) = if setup.unnumbered {
+        ("eth0", " interface")
+    } else {
+        (setup.node(), "")
+    };
     let mut text = format!(
         "log stdout\nrouter bgp {}\n bgp router-id 10.0.0.2\n no bgp ebgp-requires-policy\n \
         no bgp network import-check\n no bgp default ipv4-unicast\n \
-        neighbor {node} remote-as {node_asn}\n neighbor {node} passive\n \
-        neighbor {node} timers 3 9\n neighbor {node} capability extended-nexthop\n",
-        setup.asn
+        neighbor {node}{link} remote-as {}\n neighbor {node} timers 3 9\n \
+        neighbor {node} timers connect 2\n neighbor {node} capability extended-nexthop\n",
+        setup.asn, setup.node_asn
     );
+    if !setup.active {
+        writeln!(text, " neighbor {node} passive").unwrap();
+    }
     if let Some(password) = &setup.password {
         writeln!(text, " neighbor {node} password {password}").unwrap();
     }
@@ -38,21 +45,19 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     .unwrap();
     text.push_str(" exit-address-family\n");
     let config = host.file("bgpd.conf", &text);
-    let arguments = [
-        "-Z",
-        "-S",
-        "-u",
-        "root",
-        "-g",
-        "root",
-        "-f",
-        &config,
-        "--vty_socket",
-        folder,
-        "-i",
-        &format!("{folder}/bgpd.pid"),
-    ];
-    vec![host.start("/usr/lib/frr/bgpd", &arguments)]
+    let api = format!("{folder}/zserv.api");
+    let run = |name: &str, config: &str| {
+        let program = format!("/usr/lib/frr/{name}");
+        let pid = format!("{folder}/{name}.pid");
+        let common = [
+            "-S", "-u", "root", "-g", "root", "-f", config, "-z", &api, "-i", &pid,
+        ];
+        let arguments = [&common[..], &["--vty_socket", folder]].concat();
+        host.start(&program, &arguments)
+    };
+    let zebra = run("zebra", &host.file("zebra.conf", "log stdout\n"));
+    host.sh(&format!("until [ -S {api} ]; do sleep 0.05; done"));
+    vec![run("bgpd", &config), zebra]
 }
 
 fn vtysh(host: &Host, command: &str) -> String {
