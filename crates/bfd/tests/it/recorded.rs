@@ -46,34 +46,34 @@ fn replay(recorded: &[Recorded]) -> Vec<Vec<u8>> {
     let start = Instant::now();
     let mut session = Session::new(settings(50, 50, 3), id, 3, start + ours.after);
     let mut sent = Vec::new();
-    let mut collect = |session: &mut Session| {
-        sent.extend(
-            session
-                .take()
-                .into_iter()
-                .filter_map(|output| match output {
-                    Output::Control(bytes) => Some(bytes),
-                    Output::Echo(_) | Output::Change(_) => None,
-                }),
-        );
+    let run = |session: &mut Session, end: Instant| {
+        let mut sent = session.take();
+        let due = |it: &Session| it.deadline().filter(|at| *at < end && !it.is_closed(*at));
+        while let Some(at) = due(session) {
+            session.expire(at);
+            sent.extend(session.take());
+        }
+        sent
     };
     // Before that, ours did not exist.
     for packet in recorded.iter().filter(|it| it.after >= ours.after) {
         let now = start + packet.after;
-        let due = |it: &Session| it.deadline().filter(|at| *at < now && !it.is_closed(*at));
-        while let Some(at) = due(&session) {
-            session.expire(at);
-            collect(&mut session);
-        }
+        sent.extend(run(&mut session, now));
         let control = Control::parse(&packet.bytes).unwrap();
         if !packet.is_ours {
             session.receive(&control, &packet.bytes, now).unwrap();
         } else if control.state == State::AdminDown {
             session.close(now);
         }
-        collect(&mut session);
     }
-    sent
+    // The last packet of ours may have been periodic, and other times have another jitter.
+    let end = recorded.last().map_or(start, |it| start + it.after);
+    sent.extend(run(&mut session, end + Duration::from_millis(60)));
+    let control = |output| match output {
+        Output::Control(bytes) => Some(bytes),
+        Output::Echo(_) | Output::Change(_) => None,
+    };
+    sent.into_iter().filter_map(control).collect()
 }
 
 #[test]
