@@ -20,6 +20,7 @@ mod error;
 mod health;
 pub mod lease;
 pub mod own_pod;
+pub mod password;
 mod proxy_env;
 pub mod report;
 mod retry;

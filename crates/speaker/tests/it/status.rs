@@ -85,7 +85,7 @@ impl OwnReport for Server {
 
 fn announces(names: &[&str], took_over: bool) -> BTreeMap<ServiceKey, Announces> {
     let said = Announces {
-        interfaces: BTreeSet::from(["eth0".to_owned()]),
+        through: BTreeSet::from(["eth0".to_owned()]),
         took_over,
     };
     let keys = names.iter().map(|name| ServiceKey::new("shop", name));
