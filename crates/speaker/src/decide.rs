@@ -20,6 +20,7 @@ use crate::board::{Board, ServiceFacts};
 use crate::layer2;
 use crate::metadata::Metadata;
 use crate::plane::{Plane, Serves};
+use crate::routes::Withheld;
 use crate::routing::{Router, Routing};
 
 /// The resources that decide something here.
@@ -286,6 +287,11 @@ impl Decider {
     /// What this node announces by BGP, and to which routers.
     pub const fn routing(&self) -> &Arc<Routing> {
         self.router.routing()
+    }
+
+    /// Returns why this node announces nothing of a Service by BGP; `None` if it does.
+    pub fn why_not_by_bgp(&self, key: &ServiceKey) -> Option<&Withheld> {
+        self.router.why_not(key)
     }
 
     /// The Services that hold an address, with their UIDs.

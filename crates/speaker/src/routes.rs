@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -21,6 +22,15 @@ use crate::board::ServiceFacts;
 
 /// A prefix that a Service asks for, by one of the `BGPAdvertisement` objects, named by its place.
 pub type Offer = (IpNet, usize);
+
+/// What a Service offers, with the addresses that it is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offering {
+    /// Its addresses.
+    pub addresses: BTreeSet<IpAddr>,
+    /// The prefixes that they are in.
+    pub prefixes: BTreeSet<Offer>,
+}
 
 /// This node, as far as announcing needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +76,7 @@ pub struct Offered {
     /// Identity of the Service.
     pub uid: Uid,
     /// Prefixes, or why none.
-    pub offers: Result<BTreeSet<Offer>, Withheld>,
+    pub offers: Result<Offering, Withheld>,
 }
 
 /// Where a Service is announced.
@@ -85,6 +95,8 @@ pub struct Union {
     pub routes: BTreeMap<Arc<str>, Arc<Routes>>,
     /// The Services of which some router is sent something.
     pub sent: BTreeMap<ServiceKey, Sent>,
+    /// Their addresses.
+    pub addresses: BTreeMap<ServiceKey, BTreeSet<IpAddr>>,
     /// The Services of each prefix.
     pub services_at: BTreeMap<IpNet, BTreeSet<ServiceKey>>,
 }
@@ -143,7 +155,10 @@ impl Offers {
             peers.map(|name| (Arc::clone(name), BTreeMap::new())).collect();
         let mut shared = BTreeMap::new();
         for (key, offered) in &self.by_service {
-            for (prefix, place) in offered.offers.iter().flatten() {
+            let Ok(offering) = &offered.offers else {
+                continue;
+            };
+            for (prefix, place) in &offering.prefixes {
                 let Some(advertised) = config.bgp_advertisements().get(*place) else {
                     continue;
                 };
@@ -171,6 +186,10 @@ impl Offers {
                     services.insert(key.clone());
                 }
             }
+            if union.sent.contains_key(key) {
+                let addresses = offering.addresses.clone();
+                union.addresses.insert(key.clone(), addresses);
+            }
         }
         let mut interned: BTreeMap<Attributes, Arc<Attributes>> = BTreeMap::new();
         for (name, routes) in wanted {
@@ -195,7 +214,7 @@ pub fn offers(
     node: &OwnNode,
     row: &ServiceRow,
     facts: &ServiceFacts,
-) -> Result<BTreeSet<Offer>, Withheld> {
+) -> Result<Offering, Withheld> {
     let of_pools = |address| {
         let pool = config.pools().pool_of(address);
         let all = config.bgp_advertisements().iter();
@@ -205,7 +224,7 @@ pub fn offers(
     if !for_node.any(|it| it.of.advertisement.nodes.accepts(&node.labels)) {
         return Err(Withheld::NotOwner);
     }
-    let mut offered = BTreeSet::new();
+    let (mut addresses, mut offered) = (BTreeSet::new(), BTreeSet::new());
     for address in &facts.addresses {
         for place in config.bgp_of(*address, &row.labels) {
             let Some(advertised) = config.bgp_advertisements().get(place) else {
@@ -218,6 +237,7 @@ pub fn offers(
             let length = advertisement.length(Family::of(*address));
             if let Ok(prefix) = IpNet::new(*address, length) {
                 offered.insert((prefix.trunc(), place));
+                addresses.insert(*address);
             }
         }
     }
@@ -239,7 +259,10 @@ pub fn offers(
     if facts.is_local && !facts.endpoint_nodes.contains(&*node.name) {
         return Err(Withheld::NoLocalEndpoint);
     }
-    Ok(offered)
+    Ok(Offering {
+        addresses,
+        prefixes: offered,
+    })
 }
 
 /// Returns two advertisements that contradict each other about a prefix.

@@ -1,5 +1,6 @@
 //! The sessions with routers: carries out what is to be announced, and reports what became of it.
 
+mod shown;
 mod wanted;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The admin endpoint's view of a speaker.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use landfall_kube::Health;
@@ -13,6 +13,7 @@ use landfall_model::status::ServiceStatus;
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
 use landfall_proxy::Proxy;
 use landfall_speaker::serve::ServingView;
+use landfall_speaker::sessions::Sessions;
 use landfall_speaker::task::SpeakerView;
 use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
@@ -32,6 +33,7 @@ pub struct SpeakerApi {
     changes: watch::Sender<u64>,
     /// Where this node serves addresses itself.
     data_plane: Option<ServedView>,
+    sessions: Arc<Sessions>,
 }
 
 /// What a node serves itself.
@@ -50,6 +52,7 @@ impl SpeakerApi {
         view: watch::Receiver<Arc<SpeakerView>>,
         health: watch::Receiver<Health>,
         membership: Membership,
+        sessions: Arc<Sessions>,
         node: &str,
     ) -> Self {
         Self {
@@ -60,6 +63,7 @@ impl SpeakerApi {
             started: Timestamp::now().to_string(),
             changes: watch::Sender::new(0),
             data_plane: None,
+            sessions,
         }
     }
 
@@ -80,6 +84,7 @@ impl SpeakerApi {
         let view = self.view.borrow().clone();
         let announces = view.announces.iter().flat_map(|(address, services)| {
             services.iter().map(|service| AnnouncedView {
+                protocol: "layer2".to_owned(),
                 node: self.node.clone(),
                 address: *address,
                 service: service.clone(),
@@ -87,7 +92,10 @@ impl SpeakerApi {
         });
         let counts = self.membership.counts();
         SpeakerMetrics {
-            announces: announces.collect(),
+            announces: announces
+                .chain(self.sessions.announced(&self.node))
+                .collect(),
+            peers: self.sessions.peers(&self.node, Instant::now()),
             failing: view.failing.len() as u64,
             members: 1 + view.members.len() as u64,
             members_died: counts.died,
@@ -117,6 +125,9 @@ impl landfall_web::Instance for SpeakerApi {
                 format!("{address} is not announced: {why}"),
             )
         });
+        let shown = self.sessions.shown.borrow().clone();
+        let clashes = shown.routing.problems.iter();
+        let sessions = clashes.chain(shown.problems.values()).cloned();
         let health = self.health.borrow().clone();
         let unseen = health.failing().map(|(what, why)| {
             Reason::warning(
@@ -130,7 +141,9 @@ impl landfall_web::Instance for SpeakerApi {
             started: self.started.clone(),
             ready,
             waiting,
-            problems: unseen.chain(failing).collect(),
+            problems: unseen.chain(failing).chain(sessions).collect(),
+            peers: self.sessions.peers(&self.node, Instant::now()),
+            routes: self.sessions.routes(&self.node),
             services: self
                 .data_plane
                 .iter()

@@ -28,6 +28,7 @@ mod lifecycle;
 mod metal;
 mod openstack;
 mod outage;
+mod peers;
 mod plane;
 mod pools;
 mod refusals;

@@ -35,7 +35,7 @@ pub const ADDRESS: &str = "10.78.0.200";
 pub struct Running(Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
@@ -65,7 +65,7 @@ pub struct Host {
 }
 
 impl Host {
-    fn start(name: &str, address: &str) -> Self {
+    pub fn start(name: &str, address: &str) -> Self {
         let holder = Running::start(Command::new("unshare").args(["--net", "sleep", "infinity"]));
         let host = Self {
             holder,

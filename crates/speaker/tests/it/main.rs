@@ -3,5 +3,6 @@
 
 mod decide;
 mod plane;
+mod routes;
 mod status;
 mod support;
