@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use landfall_bfd::session::{Role, Settings};
 use landfall_bfd::table::{Hops as BfdHops, Path};
-use landfall_bgp::peer::{
-    Families, Hops, Mode, Password, Peer, PeerAddress, RemoteAsn, Timers,
-};
+use landfall_bgp::peer::{Families, Hops, Mode, Password, Peer, PeerAddress, RemoteAsn, Timers};
 use landfall_metallb as metallb;
 use landfall_metallb::{BfdProfile, BgpPeer, PasswordSource};
 use landfall_model::ServiceKey;
@@ -101,9 +99,10 @@ pub fn wish(
 fn bfd(peer: &BgpPeer, profile: &BfdProfile) -> (Path, Settings) {
     let (address, interface) = match &peer.address {
         metallb::PeerAddress::Ip(address) => (*address, None),
-        metallb::PeerAddress::Interface(name) => {
-            (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Some(name.as_str().into()))
-        }
+        metallb::PeerAddress::Interface(name) => (
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            Some(name.as_str().into()),
+        ),
     };
     // A router of the same AS may be anywhere; the TTL that a profile names is for several hops.
     let is_internal = match peer.peer_asn {

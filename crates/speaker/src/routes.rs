@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use landfall_bgp::route::{Attributes, Community, LargeCommunity, Routes};
-use landfall_metallb::{BgpAdvertisement, BgpAdvertised, CommunityValue, Config};
-use landfall_model::{ServiceKey, Uid};
+use landfall_metallb::{BgpAdvertised, BgpAdvertisement, CommunityValue, Config};
 use landfall_model::rows::{Family, NodeRow, ServiceRow};
+use landfall_model::{ServiceKey, Uid};
 
 use crate::board::ServiceFacts;
 
@@ -151,8 +151,9 @@ impl Offers {
         before: &Union,
     ) -> Union {
         let mut union = Union::default();
-        let mut wanted: BTreeMap<Arc<str>, BTreeMap<IpNet, Attributes>> =
-            peers.map(|name| (Arc::clone(name), BTreeMap::new())).collect();
+        let mut wanted: BTreeMap<Arc<str>, BTreeMap<IpNet, Attributes>> = peers
+            .map(|name| (Arc::clone(name), BTreeMap::new()))
+            .collect();
         let mut shared = BTreeMap::new();
         for (key, offered) in &self.by_service {
             let Ok(offering) = &offered.offers else {
@@ -268,14 +269,21 @@ pub fn offers(
 /// Returns two advertisements that contradict each other about a prefix.
 fn conflict(config: &Config, offered: &BTreeSet<Offer>) -> Option<Withheld> {
     let all = config.bgp_advertisements();
-    let named = || offered.iter().filter_map(|(prefix, it)| Some((prefix, all.get(*it)?)));
+    let named = || {
+        offered
+            .iter()
+            .filter_map(move |(prefix, it)| Some((prefix, all.get(*it)?)))
+    };
     named().enumerate().find_map(|(number, (prefix, one))| {
         let others = named().skip(number + 1);
-        let mut same = others.filter(|(other, _)| *other == prefix).map(|(_, it)| it);
+        let mut same = others
+            .filter(|(other, _)| *other == prefix)
+            .map(|(_, it)| it);
         let of = &one.of.advertisement;
         let other = same.find(|it| {
             let it = &it.of.advertisement;
-            let meet = of.peers.is_empty() || it.peers.is_empty() || !of.peers.is_disjoint(&it.peers);
+            let meet =
+                of.peers.is_empty() || it.peers.is_empty() || !of.peers.is_disjoint(&it.peers);
             meet && of.local_preference != it.local_preference
         })?;
         let (one, other) = (one.of.key.name(), other.of.key.name());
@@ -354,9 +362,9 @@ impl fmt::Display for Withheld {
                 f.write_str("the condition NetworkUnavailable of this node is true")
             }
             Self::Excluded => f.write_str("a label excludes this node from load balancers"),
-            Self::NoLocalEndpoint => f.write_str(
-                "externalTrafficPolicy is Local, and no endpoint on this node is ready",
-            ),
+            Self::NoLocalEndpoint => {
+                f.write_str("externalTrafficPolicy is Local, and no endpoint on this node is ready")
+            }
             Self::NoEndpoint => f.write_str("no endpoint of the Service is ready"),
         }
     }

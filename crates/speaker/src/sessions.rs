@@ -172,9 +172,7 @@ impl Sessions {
             let keeps = shown.routing.peers.get(name);
             let keeps = keeps.is_some_and(|it| it.peer.graceful_restart.is_some());
             let is_leaving = shown.routing.is_leaving;
-            status.state == State::Established
-                && status.prefixes_sent > 0
-                && (is_leaving || !keeps)
+            status.state == State::Established && status.prefixes_sent > 0 && (is_leaving || !keeps)
         })
     }
 }
@@ -272,7 +270,10 @@ impl<R: OwnReport> Task<R> {
             info!(%peer, to = ?change.to, cause = %change.cause, "BFD");
             return;
         }
-        let lost = self.watched.iter().filter(|(_, path)| **path == *event.path);
+        let lost = self
+            .watched
+            .iter()
+            .filter(|(_, path)| **path == *event.path);
         for (name, _) in lost {
             warn!(router = %name, %peer, cause = %change.cause, "BFD: the router is lost");
             self.bgp.bfd_down(name).await;

@@ -81,14 +81,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
 
     let (facts, sources) = follow(&connection, &namespace, args.admin, &others).await?;
     let Lifetime { tasks, cancel } = &others;
-    let reporter = OwnReports::new(
-        connection.clone(),
-        "landfall.dev/speaker",
-        &args.node_name,
-        tasks,
-        cancel,
-    );
-    let reporter = Arc::new(reporter);
+    let reporter = own_reports(&connection, &args.node_name, &others);
     let parts = Parts {
         node: args.node_name.as_str().into(),
         facts,
@@ -107,14 +100,12 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
     let said = (desired, sessions.desired.clone());
-    let reporting = write_statuses(connection, reporter, args.node_name.clone(), namespace, said);
+    let node = args.node_name.clone();
+    let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
     let api = SpeakerApi::new(view, health, membership, of_api, &args.node_name);
-    let api = match &running {
-        Some(running) => api.serving(running),
-        None => api,
-    };
+    let api = running.iter().fold(api, SpeakerApi::serving);
     let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
     tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
@@ -130,6 +121,13 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     }
     others.end().await;
     outcome
+}
+
+fn own_reports(connection: &Connection, node: &str, lifetime: &Lifetime) -> Arc<OwnReports> {
+    let Lifetime { tasks, cancel } = lifetime;
+    let connection = connection.clone();
+    let reports = OwnReports::new(connection, "landfall.dev/speaker", node, tasks, cancel);
+    Arc::new(reports)
 }
 
 /// Follows the cluster, and this machine where its admin endpoint answers at all addresses: none of
@@ -285,8 +283,7 @@ async fn write_statuses(
     };
     let of_layer2: Statuses<_, ServiceL2Status> =
         Statuses::new(Arc::clone(&reporter), &node, &namespace, owner.clone());
-    let of_bgp: Statuses<_, ServiceBgpStatus> =
-        Statuses::new(reporter, &node, &namespace, owner);
+    let of_bgp: Statuses<_, ServiceBgpStatus> = Statuses::new(reporter, &node, &namespace, owner);
     tokio::join!(of_layer2.run(layer2), of_bgp.run(bgp));
 }
 

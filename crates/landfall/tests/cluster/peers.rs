@@ -137,7 +137,8 @@ fn object(kind: &str, version: &str, name: &str, spec: &str) -> String {
 }
 
 fn peer(more: &str) -> String {
-    let spec = format!("{{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, connectTime: 1s{more}}}");
+    let spec =
+        format!("{{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, connectTime: 1s{more}}}");
     object("BGPPeer", "v1beta2", "tor", &spec)
 }
 
@@ -149,16 +150,26 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         return;
     }
     let bed = bed("peers").await;
-    bed.kubectl().apply(CRDS).await.unwrap();
-    let established = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
-    bed.kubectl().run(&established).await.unwrap();
     prepare(&bed, "metallb", "VIP").await;
     let layer2 = ["-n", "metallb-system", "delete", "l2advertisement", "all"];
     bed.kubectl().run(&layer2).await.unwrap();
     bed.kubectl().apply(CRDS).await.unwrap();
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        "--all",
+    ];
+    bed.kubectl().run(&established).await.unwrap();
     let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
     let router = Router::start(&bed);
-    let advertisement = object("BGPAdvertisement", "v1beta1", "all", "{communities: [\"64500:7\"]}");
+    let advertisement = object(
+        "BGPAdvertisement",
+        "v1beta1",
+        "all",
+        "{communities: [\"64500:7\"]}",
+    );
     bed.kubectl()
         .apply(&[peer(""), advertisement].concat())
         .await
@@ -172,14 +183,24 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     until(&bed, "two paths", || router.paths().0 == both).await;
     until(&bed, "two next hops in the kernel", || {
         let kernel = router.kernel();
-        both.iter().all(|hop| kernel.contains(&format!("via {hop} ")))
+        both.iter()
+            .all(|hop| kernel.contains(&format!("via {hop} ")))
     })
     .await;
-    until(&bed, "an answer through the router", || router.ask() == "one").await;
+    until(&bed, "an answer through the router", || {
+        router.ask() == "one"
+    })
+    .await;
     let shown = get(&bed, &nodes[0], "peers");
-    assert!(shown.contains("tor") && shown.contains("Established"), "{shown}");
+    assert!(
+        shown.contains("tor") && shown.contains("Established"),
+        "{shown}"
+    );
     let shown = get(&bed, &nodes[0], "routes");
-    assert!(shown.contains("10.78.0.200/32") && shown.contains("64500:7"), "{shown}");
+    assert!(
+        shown.contains("10.78.0.200/32") && shown.contains("64500:7"),
+        "{shown}"
+    );
     let began = Instant::now();
     loop {
         let list = ["-n", "metallb-system", "servicebgpstatuses.metallb.io"];
@@ -221,9 +242,15 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     until(&bed, "the request to prefer others", || router.paths().1).await;
     let second = &both[1..];
     until(&bed, "one path", || router.paths().0 == second).await;
-    until(&bed, "an answer by the other node", || router.ask() == "one").await;
+    until(&bed, "an answer by the other node", || {
+        router.ask() == "one"
+    })
+    .await;
     for node in &nodes {
         let log = read(&node.log);
-        assert!(!log.contains("panicked") && !log.contains("orbidden"), "{log}");
+        assert!(
+            !log.contains("panicked") && !log.contains("orbidden"),
+            "{log}"
+        );
     }
 }

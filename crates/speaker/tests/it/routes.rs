@@ -80,7 +80,11 @@ fn every_node_announces_the_address_of_a_service_to_every_router() {
         facts.push(peer("two", &json!({"peerAddress": "192.0.2.253"})));
         let decider = speaker(own, facts);
         for router in ["one", "two"] {
-            assert_eq!(prefixes(&decider, router), ["192.0.2.1/32"], "{own} {router}");
+            assert_eq!(
+                prefixes(&decider, router),
+                ["192.0.2.1/32"],
+                "{own} {router}"
+            );
         }
         let said = &decider.routing().union.sent[&ServiceKey::new("default", "web")];
         assert_eq!(said.peers.len(), 2);
@@ -127,7 +131,12 @@ fn an_aggregate_stays_until_the_last_service_in_it_is_gone() {
 fn communities_of_several_advertisements_are_united_for_each_router_that_they_are_for() {
     let mut facts = service("web", "192.0.2.1");
     let named = json!({"communities": [{"name": "edge", "value": "64500:7"}]});
-    facts.push(resource(ResourceKind::Community, "v1beta1", "names", &named));
+    facts.push(resource(
+        ResourceKind::Community,
+        "v1beta1",
+        "names",
+        &named,
+    ));
     let one = json!({"communities": ["edge", "large:64500:1:2"], "localPref": 200});
     let two = json!({"communities": ["64500:8"], "localPref": 200, "peers": ["two"]});
     facts.extend([advertisement("one", &one), advertisement("two", &two)]);
@@ -139,7 +148,10 @@ fn communities_of_several_advertisements_are_united_for_each_router_that_they_ar
     let both = [Community(64500, 7), Community(64500, 8)];
     assert_eq!(of("two").communities, both.into());
     for router in ["one", "two"] {
-        assert_eq!(of(router).large_communities, [LargeCommunity(64500, 1, 2)].into());
+        assert_eq!(
+            of(router).large_communities,
+            [LargeCommunity(64500, 1, 2)].into()
+        );
         assert_eq!(of(router).local_preference, Some(200));
     }
 }
@@ -184,7 +196,10 @@ fn a_node_that_can_not_deliver_announces_nothing_and_has_a_reason() {
     let elsewhere = json!({"nodeSelectors": [{"matchLabels": {"rack": "2"}}]});
     assert_eq!(why(&speaker("node-a", base(&elsewhere))), "notOwner");
     let other = json!({"serviceSelectors": [{"matchLabels": {"app": "api"}}]});
-    assert_eq!(why(&speaker("node-a", base(&other))), "noMatchingAdvertisement");
+    assert_eq!(
+        why(&speaker("node-a", base(&other))),
+        "noMatchingAdvertisement"
+    );
 }
 
 #[test]
@@ -211,7 +226,10 @@ fn a_service_is_not_announced_with_two_preferences_to_one_router() {
 fn routes_that_did_not_change_are_the_same_object_as_before() {
     let mut facts = service("web", "192.0.2.1");
     facts.push(advertisement("all", &json!({"peers": ["one"]})));
-    facts.push(advertisement("api", &json!({"peers": ["two"], "aggregationLength": 31})));
+    facts.push(advertisement(
+        "api",
+        &json!({"peers": ["two"], "aggregationLength": 31}),
+    ));
     facts.push(peer("one", &json!({})));
     facts.push(peer("two", &json!({"peerAddress": "192.0.2.253"})));
     let mut decider = speaker("node-a", facts);

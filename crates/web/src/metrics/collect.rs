@@ -347,7 +347,10 @@ fn routers(page: &mut Page<'_>, peers: &[PeerView]) -> fmt::Result {
     page.gauge(&table::BGP_UP, peers.iter().map(|it| (of(it), is_up(it))))?;
     let announced = peers.iter().map(|it| (of(it), it.prefixes_sent));
     page.gauge(&table::BGP_ANNOUNCED, announced)?;
-    page.gauge(&table::BGP_PENDING, peers.iter().map(|it| (of(it), pending(it))))?;
+    page.gauge(
+        &table::BGP_PENDING,
+        peers.iter().map(|it| (of(it), pending(it))),
+    )?;
     let received = peers.iter().map(|it| (of(it), it.prefixes_received));
     page.series(&table::BGP_RECEIVED, received)?;
     let messages = peers.iter().flat_map(|it| {
@@ -364,7 +367,11 @@ fn routers(page: &mut Page<'_>, peers: &[PeerView]) -> fmt::Result {
         kinds.map(|(way, kind, count)| (labels([&peer(it), &vrf(it), &way, &kind]), count))
     });
     page.series(&table::BGP_MESSAGES, messages)?;
-    let watched = || peers.iter().filter_map(|it| Some((of(it), it.bfd.as_ref()?)));
+    let watched = || {
+        peers
+            .iter()
+            .filter_map(|it| Some((of(it), it.bfd.as_ref()?)))
+    };
     let up = watched().map(|(labels, bfd)| (labels, u64::from(bfd.state == "Up")));
     page.gauge(&table::BFD_UP, up)?;
     let downs = watched().map(|(labels, bfd)| (labels, bfd.downs));

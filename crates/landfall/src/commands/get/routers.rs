@@ -73,7 +73,10 @@ fn list_peers(peers: &[PeerView], wide: bool) -> String {
                 local.unwrap_or_default(),
                 peer.local_asn.to_string(),
                 format!("{}/{}", messages.updates_sent, messages.updates_received),
-                format!("{}/{}", messages.keepalives_sent, messages.keepalives_received),
+                format!(
+                    "{}/{}",
+                    messages.keepalives_sent, messages.keepalives_received
+                ),
             ]);
         }
         row
@@ -91,10 +94,20 @@ fn list_routes(routes: &[RouteView]) -> String {
         return "no prefix is announced to a router".to_owned();
     }
     let header = [
-        "PREFIX", "NODE", "PEER", "STATE", "LOCALPREF", "COMMUNITIES", "SERVICES",
+        "PREFIX",
+        "NODE",
+        "PEER",
+        "STATE",
+        "LOCALPREF",
+        "COMMUNITIES",
+        "SERVICES",
     ];
     let rows = routes.iter().map(|route| {
-        let state = if route.established { "Sent" } else { "NoSession" };
+        let state = if route.established {
+            "Sent"
+        } else {
+            "NoSession"
+        };
         let preference = route.local_preference.map(|it| it.to_string());
         let services: Vec<String> = route.services.iter().map(ToString::to_string).collect();
         vec![
@@ -135,8 +148,14 @@ mod tests {
         let text = list_peers(&[peer], false);
         let mut lines = text.lines().skip(1);
         let row = lines.next().unwrap();
-        assert!(row.contains("192.0.2.1:179") && row.contains("0/2"), "{text}");
-        assert!(lines.next().unwrap().contains("start BGP on the router"), "{text}");
+        assert!(
+            row.contains("192.0.2.1:179") && row.contains("0/2"),
+            "{text}"
+        );
+        assert!(
+            lines.next().unwrap().contains("start BGP on the router"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -150,7 +169,12 @@ mod tests {
             ..RouteView::default()
         };
         let text = list_routes(&[route]);
-        for part in ["192.0.2.1/32", "Sent", "64500:1,large:64500:1:2", "shop/web"] {
+        for part in [
+            "192.0.2.1/32",
+            "Sent",
+            "64500:1,large:64500:1:2",
+            "shop/web",
+        ] {
             assert!(text.contains(part), "{text}");
         }
     }
