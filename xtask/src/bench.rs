@@ -69,7 +69,14 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
             proxy::run(place, &args)
         }
         Bench::Bfd => {
-            let line = ["run", "--locked", "--profile", "tools", "-p", "landfall-bfd"];
+            let line = [
+                "run",
+                "--locked",
+                "--profile",
+                "tools",
+                "-p",
+                "landfall-bfd",
+            ];
             let example = ["--example", "busy"];
             replace(cargo(place, &[&line[..], &example].concat()).into_std())
         }

@@ -1,10 +1,10 @@
-//! Go, which builds the Kubernetes of the tests and helm: whether it is here and new enough, asked
-//! before minutes are spent.
+//! Go, which builds the Kubernetes and the MetalLB of the tests and helm: whether it is here and
+//! new enough, asked before minutes are spent.
 
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use landfall_testkit::cluster::Programs;
+use landfall_testkit::cluster::{MetalLb, Programs};
 use tokio::process::Command;
 
 use crate::place::Place;
@@ -20,6 +20,9 @@ pub async fn check(place: &Place, helm: &Path) -> anyhow::Result<()> {
         .into_iter()
         .map(landfall_testkit::cluster::Program::name)
         .collect();
+    if MetalLb::is_missing()? {
+        wanted.push("MetalLB");
+    }
     if !helm.is_file() {
         wanted.push("helm");
     }

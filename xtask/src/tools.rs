@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_testkit::cluster::MetalLb;
 use tokio::process::Command;
 
 use crate::go;
@@ -55,13 +56,14 @@ pub async fn cargo_deny(stages: &mut Stages, place: &Place) -> anyhow::Result<()
 }
 
 /// How many stages [`install`] runs.
-pub const STAGES: usize = 3;
+pub const STAGES: usize = 4;
 
 /// Stages that build every tool which is not here.
 pub async fn install(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
     go::check(place, &helm_program(place)).await?;
     cargo_deny(stages, place).await?;
     helm(stages, place).await?;
+    metallb(stages).await?;
     openstack::install(stages, place).await
 }
 
@@ -104,6 +106,15 @@ async fn helm(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
         .env("CGO_ENABLED", "0");
     stages.run("helm", BUILD_DEADLINE, &mut command).await?;
     fs::rename(&part, &program).with_context(|| format!("{} can't be made", program.display()))
+}
+
+/// A stage that builds MetalLB, for tests of what is taken over from it, unless it is here.
+async fn metallb(stages: &mut Stages) -> anyhow::Result<()> {
+    let line = "cargo test -p landfall --test cluster metallb";
+    let found = stages.work("metallb", line, async { Ok(MetalLb::find().await?) });
+    let MetalLb { controller, .. } = found.await?;
+    eprintln!("{} is here", controller.display());
+    Ok(())
 }
 
 #[cfg(test)]

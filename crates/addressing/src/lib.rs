@@ -26,5 +26,5 @@ mod step;
 
 pub use addressing::{Addressing, Answer, Holdings};
 pub use plan::{AddressPlan, plan, plan_removal};
-pub use status::{published, remarks};
+pub use status::{missing_family, published, remarks};
 pub use step::AddressStep;

@@ -43,17 +43,28 @@ pub fn remarks(want: &Intent, spec: &LoadBalancerSpec, have: &Holdings) -> Vec<R
         Some(Err(refusal)) if !have.held.is_empty() => {
             remarks.push(refusal_reason(want, refusal));
         }
-        Some(Ok(proposal)) => {
-            let unmet = proposal.unmet.iter().map(|refusal| Reason {
-                severity: severity(spec, have, refusal),
-                ..refusal_reason(want, refusal)
-            });
-            remarks.extend(unmet);
-        }
+        Some(Ok(_)) => remarks.extend(unmet(want, spec, have)),
         Some(Err(_)) | None => {}
     }
     remarks.extend(have.shared_by_exception.iter().map(shared_by_exception));
     remarks
+}
+
+/// Returns why a Service that prefers both families has one of them; it is among the remarks.
+pub fn missing_family(want: &Intent, spec: &LoadBalancerSpec, have: &Holdings) -> Option<Reason> {
+    let prefers = spec.address.policy == FamilyPolicy::PreferDualStack && !have.held.is_empty();
+    let unmet = unmet(want, spec, have).filter(|_| prefers)?;
+    (unmet.severity == Severity::Warning && unmet.code != Code::PoolsIncomplete).then_some(unmet)
+}
+
+/// Returns the part of a request that can't be had while the rest can.
+fn unmet(want: &Intent, spec: &LoadBalancerSpec, have: &Holdings) -> Option<Reason> {
+    let proposal = have.answer.as_ref()?.outcome.as_ref().ok()?;
+    let refusal = proposal.unmet.as_ref()?;
+    Some(Reason {
+        severity: severity(spec, have, refusal),
+        ..refusal_reason(want, refusal)
+    })
 }
 
 /// Returns a refusal as a reason that names where the address was requested.

@@ -1,6 +1,6 @@
-//! How often sessions end although their way works, while all cores are busy: two systems in network
-//! namespaces, 8 sessions between them at 3 x 50 ms, and four times as many threads that compute as
-//! there are cores. Prints figures and validates nothing; as root.
+//! How often sessions end although their way works, while all cores are busy: two systems in
+//! network namespaces, 8 sessions between them at 3 x 50 ms, and four times as many threads that
+//! compute as there are cores. Prints figures and validates nothing; as root.
 //!
 //! `cargo xtask bench bfd`, or `cargo run -p landfall-bfd --example busy -- SECONDS`
 

@@ -136,13 +136,14 @@ impl Monitor {
         self.shared.wake();
     }
 
-    /// Returns what is known of the sessions: states as they are, counts as of at most a second ago.
+    /// Returns what is known of the sessions: states as they are, counts as of at most a second
+    /// ago.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
     }
 
-    /// Takes all sessions down, says so to the other sides, and waits for the end of the thread: some
-    /// ten milliseconds.
+    /// Takes all sessions down, says so to the other sides, and waits for the end of the thread:
+    /// some ten milliseconds.
     pub fn stop(mut self) {
         self.shared.end();
         if let Some(thread) = self.thread.take() {

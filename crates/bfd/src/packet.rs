@@ -1,5 +1,5 @@
-//! BFD control packets (RFC 5880, section 4) as values. Reading is strict: what the rules of section
-//! 6.8.6 discard without knowing a session is an error here.
+//! BFD control packets (RFC 5880, section 4) as values. Reading is strict: what the rules of
+//! section 6.8.6 discard without knowing a session is an error here.
 
 pub mod authentication;
 pub mod echo;

@@ -1,65 +1,27 @@
 //! One session as a state machine without I/O and clock (RFC 5880, section 6).
 //!
-//! A session takes packets ([`Session::receive`]) and time ([`Session::expire`]), says when it wants
-//! to be called next ([`Session::deadline`]), and leaves what is to be sent or reported in
+//! A session takes packets ([`Session::receive`]) and time ([`Session::expire`]), says when it
+//! wants to be called next ([`Session::deadline`]), and leaves what is to be sent or reported in
 //! [`Session::take`]. Deadlines are derived from what is in force at the moment, never stored: a
 //! change of an interval is in effect at once wherever the RFC does not say otherwise.
 
 mod authentication;
+mod change;
 mod receive;
+mod settings;
 mod timing;
 mod transmit;
 
-use std::fmt;
-use std::num::{NonZeroU8, NonZeroU32};
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use self::authentication::Sequences;
 use self::timing::{Intervals, Poll, Sent};
-use crate::packet::authentication::Key;
 use crate::packet::{Control, Diagnostic, Micros, State};
 
+pub use self::change::{Cause, Change};
 pub use self::receive::Discard;
-
-/// The shortest interval of any kind; shorter ones become this long.
-const SHORTEST: Duration = Duration::from_millis(10);
-
-/// The longest interval of any kind.
-const LONGEST: Duration = Duration::from_mins(60);
-
-/// What a session shall do. Intervals have 10 ms to an hour; others become the nearest of these.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The interval between packets that are sent while the session is Up.
-    pub transmit_interval: Duration,
-    /// The shortest interval between packets that are accepted.
-    pub receive_interval: Duration,
-    /// The number of missed packets after which the other side reports this one down.
-    pub detect_multiplier: NonZeroU8,
-    /// Which side begins.
-    pub role: Role,
-    /// Demand mode: instead of periodic packets of the other side, a Poll Sequence at this interval
-    /// verifies the way.
-    pub demand: Option<Duration>,
-    /// The interval between echoes, if both sides support them. Single hop and IPv4 only.
-    pub echo: Option<Duration>,
-    /// The key of all packets.
-    pub authentication: Option<Key>,
-    /// The smallest TTL or hop limit with which packets of a multihop session are accepted.
-    pub minimum_ttl: u8,
-    /// The session is held down.
-    pub is_admin_down: bool,
-}
-
-/// Which side begins to send (section 6.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// This one, or both.
-    #[default]
-    Active,
-    /// The other side; this one is silent until it receives a packet.
-    Passive,
-}
+pub use self::settings::{Role, Settings};
 
 /// The state of one session.
 #[derive(Debug)]
@@ -124,37 +86,6 @@ pub enum Output {
     Change(Change),
 }
 
-/// A change of the state of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The state before.
-    pub from: State,
-    /// The state now.
-    pub to: State,
-    /// Why.
-    pub cause: Cause,
-}
-
-/// Why the state of a session changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Packets of the other side: both are there.
-    Packets,
-    /// No packet came for the detection time.
-    Silence(Duration),
-    /// The other side did not answer a Poll Sequence in this time (demand mode).
-    NoAnswer(Duration),
-    /// No echo came back in this time.
-    NoEcho(Duration),
-    /// The other side is down, for its own reason.
-    Neighbor(Diagnostic),
-    /// The other side was taken down by its administrator, which says nothing about the path (RFC
-    /// 5882, section 3.2).
-    NeighborAdministrator,
-    /// The settings of this side.
-    Administrator,
-}
-
 /// What is known of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
@@ -178,43 +109,11 @@ pub struct View {
     pub echo_interval: Option<Duration>,
 }
 
-// === impl Settings ===
-
-impl Default for Settings {
-    /// The values of FRR, which MetalLB's `BFDProfile` falls back to.
-    fn default() -> Self {
-        Self {
-            transmit_interval: Duration::from_millis(300),
-            receive_interval: Duration::from_millis(300),
-            detect_multiplier: NonZeroU8::MIN.saturating_add(2),
-            role: Role::Active,
-            demand: None,
-            echo: None,
-            authentication: None,
-            minimum_ttl: 254,
-            is_admin_down: false,
-        }
-    }
-}
-
-impl Settings {
-    fn clamp(self) -> Self {
-        let clamp = |interval: Duration| interval.clamp(SHORTEST, LONGEST);
-        Self {
-            transmit_interval: clamp(self.transmit_interval),
-            receive_interval: clamp(self.receive_interval),
-            demand: self.demand.map(clamp),
-            echo: self.echo.map(clamp),
-            ..self
-        }
-    }
-}
-
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is down. Its name must differ from those of all other sessions of this
-    /// system; the seed decides jitter, token and the first sequence number.
+    /// Creates a session that is down. Its name must differ from those of all other sessions of
+    /// this system; the seed decides jitter, token and the first sequence number.
     pub fn new(settings: Settings, discriminator: NonZeroU32, seed: u64, now: Instant) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let settings = settings.clamp();
@@ -349,7 +248,7 @@ impl Session {
     }
 
     /// Returns when [`Session::expire`] has something to do; nothing if only a packet can change
-    /// that.
+    /// that. A session that is closed is to be dropped then.
     pub fn deadline(&self) -> Option<Instant> {
         [
             self.detection_deadline(),
@@ -413,7 +312,8 @@ impl Session {
         self.output.push(Output::Change(Change { from, to, cause }));
     }
 
-    /// Draws the consequences of whatever happened: negotiates intervals and sends what cannot wait.
+    /// Draws the consequences of whatever happened: negotiates intervals and sends what cannot
+    /// wait.
     fn settle(&mut self, now: Instant) {
         self.negotiate();
         if std::mem::take(&mut self.announce) && self.may_announce() {
@@ -464,38 +364,6 @@ impl From<&Control> for Remote {
             desired_min_tx: packet.desired_min_tx,
             required_min_rx: packet.required_min_rx,
             required_min_echo_rx: packet.required_min_echo_rx,
-        }
-    }
-}
-
-// === impl Change ===
-
-impl Change {
-    /// Returns whether the session went down, for whatever cause.
-    pub fn is_down(&self) -> bool {
-        self.from == State::Up
-    }
-
-    /// Returns whether the way to the peer failed: the session was Up, and not taken down on
-    /// purpose by either side.
-    pub fn is_failure(&self) -> bool {
-        let on_purpose = [Cause::Administrator, Cause::NeighborAdministrator];
-        self.is_down() && !on_purpose.contains(&self.cause)
-    }
-}
-
-// === impl Cause ===
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Packets => f.write_str("both sides receive packets of each other"),
-            Self::Silence(time) => write!(f, "no packet came for {time:?}"),
-            Self::NoAnswer(time) => write!(f, "a poll had no answer for {time:?}"),
-            Self::NoEcho(time) => write!(f, "no echo came back for {time:?}"),
-            Self::Neighbor(diagnostic) => write!(f, "the peer is down: {diagnostic}"),
-            Self::NeighborAdministrator => f.write_str("the peer is administratively down"),
-            Self::Administrator => f.write_str("it is administratively down on this side"),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! All sessions of a system: which session a packet is for (RFC 5880, section 6.3; RFC 5881, sections
-//! 3 and 5; RFC 5883, section 4), and which is due next. Without I/O and clock.
+//! All sessions of a system: which session a packet is for (RFC 5880, section 6.3; RFC 5881,
+//! sections 3 and 5; RFC 5883, section 4), and which is due next. Without I/O and clock.
 
+mod path;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,35 +15,11 @@ use crate::packet::echo::Echo;
 use crate::packet::{Control, Malformed, State};
 use crate::session::{Cause, Change, Discard, Output, Session, Settings};
 
+pub use self::path::{Hops, Path};
 pub use self::status::{Counters, Discards, Status};
 
 /// The TTL or hop limit of packets that crossed no router (RFC 5881, section 5).
 const DIRECT: u8 = 255;
-
-/// What a session runs over. Two sessions differ in some part of it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path {
-    /// The address of the other side.
-    pub peer: IpAddr,
-    /// Whether routers are between.
-    pub hops: Hops,
-    /// The interface to the other side. Link-local addresses need one.
-    pub interface: Option<Arc<str>>,
-    /// The VRF.
-    pub vrf: Option<Arc<str>>,
-    /// The address of this side; the kernel's choice if left out.
-    pub local: Option<IpAddr>,
-}
-
-/// Whether routers are between two systems.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Hops {
-    /// None: RFC 5881.
-    #[default]
-    Single,
-    /// Maybe some: RFC 5883.
-    Multi,
-}
 
 /// All sessions that shall exist.
 pub type Wanted = BTreeMap<Path, Settings>;
@@ -445,43 +422,6 @@ impl Entry {
             last_rejection: self.last_rejection,
             fault: None,
         }
-    }
-}
-
-// === impl Path ===
-
-impl Path {
-    /// Returns a path to a neighbour, without anything that it need not state.
-    pub fn to(peer: IpAddr) -> Self {
-        Self {
-            peer,
-            hops: Hops::Single,
-            interface: None,
-            vrf: None,
-            local: None,
-        }
-    }
-
-    fn is_way_of(&self, datagram: &Datagram<'_>) -> bool {
-        self.peer == datagram.from
-            && self.hops == datagram.hops
-            && self.vrf.as_deref() == datagram.vrf
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.peer)?;
-        if let Some(interface) = &self.interface {
-            write!(f, "%{interface}")?;
-        }
-        if let Some(vrf) = &self.vrf {
-            write!(f, " in VRF {vrf}")?;
-        }
-        if self.hops == Hops::Multi {
-            f.write_str(" over several hops")?;
-        }
-        Ok(())
     }
 }
 

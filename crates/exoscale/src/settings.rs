@@ -2,6 +2,7 @@
 
 use landfall_model::dialect::exoscale::{INSTANCE_POOL_ID, LOAD_BALANCER_ID};
 use landfall_model::dialect::{DialectId, PortOptions, Vocabulary};
+use landfall_model::happening::Happening;
 use landfall_model::limits::Limits;
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
@@ -55,6 +56,7 @@ pub fn profile() -> ProviderProfile {
         resources: &[],
         immediate: false,
         marks: &[RECORD, LOAD_BALANCER_ID, INSTANCE_POOL_ID],
+        event_reason: Happening::reason,
         predecessor_mark: Some(LOAD_BALANCER_ID),
         completes_families: false,
         validates_numbers: false,

@@ -31,7 +31,7 @@ use crate::lease::WriteGuard;
 
 use events::{Announcer, Occurrence, Reporter};
 pub use own::OwnReports;
-use patch::{Live, finalizer_patch, release_patch, status_patch};
+use patch::{Live, finalizer_patch, hand_back_patch, release_patch, status_patch};
 use permits::WritePermits;
 pub use resources::ResourceReports;
 
@@ -126,6 +126,21 @@ impl KubeReports {
             events: self.events.clone(),
             permits: self.permits.clone(),
         }
+    }
+
+    /// Takes the finalizer and our part of the status away, in one write, but for what is `left`
+    /// for another controller to go on from. Repeating it writes nothing.
+    pub async fn hand_back(
+        &self,
+        service: &ServiceRow,
+        left: &ServiceStatus,
+    ) -> Result<(), ReportError> {
+        let uid = service.uid.as_str();
+        let _permit = self.permits.later().await;
+        let patch = |live: &Live| hand_back_patch(uid, live, left);
+        self.send(service, "finalizer", false, patch).await?;
+        self.forget(service);
+        Ok(())
     }
 
     async fn patch(&self, service: &ServiceRow, body: &Value) -> Result<Live, ApiError> {

@@ -220,9 +220,19 @@ impl Machine {
     }
 
     /// Takes the MAC addresses of the other nodes. What they say is expected while an address moves
-    /// and not answered by a defence, nor does it keep an address from being announced.
-    pub fn set_peers(&mut self, peers: BTreeSet<MacAddress>) {
+    /// and not answered by a defence, nor does it keep an address from being announced: one that a
+    /// host had that turns out to be such a node is probed again at once.
+    pub fn set_peers(&mut self, now: Instant, peers: BTreeSet<MacAddress>) {
+        if peers == self.peers {
+            return;
+        }
         self.peers = peers;
+        let entries = self.entries.iter();
+        let met = entries.filter(|(_, entry)| entry.is_refused_by(&self.peers));
+        let met: Vec<IpAddr> = met.map(|(address, _)| *address).collect();
+        for address in met {
+            self.change(address, |entry, _, _| entry.next = Some(now));
+        }
     }
 
     /// Takes everything that is to be announced. What is missing is not answered for any more, from

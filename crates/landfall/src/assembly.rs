@@ -175,13 +175,8 @@ impl Instance {
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
         let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
-        let mut engine = Engine::new(config, providers.clone(), reporter);
-        if let Some(Lead { role, confirmed }) = lead {
-            engine = engine.led_by(role, inherits);
-            if confirmed {
-                engine = engine.confirmed_by_facts();
-            }
-        }
+        let engine = Engine::new(config, providers.clone(), reporter);
+        let engine = led(engine, lead, inherits);
         let handle = engine.handle();
 
         let announced = std::mem::take(&mut data_plane.announced);
@@ -336,6 +331,23 @@ impl Instance {
             announcing.remove_routes().await;
         }
         self.web.end().await;
+    }
+}
+
+/// Lets the loop follow what this replica does. `inherits`: a data plane from before goes on.
+fn led<R: Report>(
+    engine: Engine<Backend, R>,
+    lead: Option<Lead>,
+    inherits: bool,
+) -> Engine<Backend, R> {
+    let Some(Lead { role, confirmed }) = lead else {
+        return engine;
+    };
+    let engine = engine.led_by(role, inherits);
+    if confirmed {
+        engine.confirmed_by_facts()
+    } else {
+        engine
     }
 }
 

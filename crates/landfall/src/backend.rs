@@ -188,6 +188,16 @@ impl Setup {
         }
     }
 
+    /// Whether its provider carries traffic in this process.
+    pub fn carries_traffic(&self) -> bool {
+        matches!(self.kind, AnySetup::Local(_))
+    }
+
+    /// Whether its provider is on bare metal, as MetalLB is.
+    pub fn is_metal(&self) -> bool {
+        matches!(self.kind, AnySetup::Metal(_))
+    }
+
     /// Writes into the log what the files say that is not what it seems.
     pub fn log_warnings(&self) {
         for warning in self.warnings() {
@@ -202,6 +212,11 @@ impl Backend {
     /// Whether it reads a cloud, now or when it is asked.
     pub fn reads_a_cloud(&self) -> bool {
         !self.is_in_process() && self.mode != Mode::Offline
+    }
+
+    /// Whether it is on bare metal, as MetalLB is.
+    pub fn is_metal(&self) -> bool {
+        matches!(self.provider, AnyProvider::Metal(_))
     }
 
     fn reads(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What can be typed: every command, option and default, and the help that teaches them.
 
+mod adopt;
 mod ask;
 mod chosen;
 mod cloud;
@@ -11,9 +12,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use landfall_config::access_log;
 
+pub use adopt::{AdoptArgs, AdoptFrom, AdoptMetalLbArgs, ApplyArgs};
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use chosen::ChosenArgs;
-pub use cloud::{AdoptArgs, OrphansArgs};
+pub use cloud::OrphansArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
 };

@@ -191,7 +191,7 @@ pub async fn in_the_cloud(
 }
 
 /// What a cluster says, and providers that know what is on record there.
-fn recalled(instances: &Instances, facts: Vec<Fact>) -> (World, Vec<Backend>) {
+pub(crate) fn recalled(instances: &Instances, facts: Vec<Fact>) -> (World, Vec<Backend>) {
     let mut world = World::default();
     for fact in facts {
         world.apply(fact);

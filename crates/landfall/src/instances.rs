@@ -67,6 +67,12 @@ impl Instances {
         tokio::task::spawn_blocking(move || Self::of(config, &args)).await?
     }
 
+    /// The instances of a configuration that names no files.
+    pub async fn of_config(config: Config) -> anyhow::Result<Self> {
+        let args = InstancesArgs::default();
+        tokio::task::spawn_blocking(move || Self::of(config, &args)).await?
+    }
+
     /// Reads the files that a configuration names. Blocks on the disk.
     fn of(config: Config, args: &InstancesArgs) -> anyhow::Result<Self> {
         let surroundings = Surroundings::new(env::current_dir().ok(), |name| env::var(name).ok());
@@ -159,6 +165,16 @@ impl Instances {
         } else {
             Addresses::Local
         }
+    }
+
+    /// Whether an instance carries traffic in this process.
+    pub fn carries_traffic(&self) -> bool {
+        self.setups.iter().any(Setup::carries_traffic)
+    }
+
+    /// Whether an instance is on bare metal.
+    pub fn has_metal(&self) -> bool {
+        self.setups.iter().any(Setup::is_metal)
     }
 
     /// Returns what is configured of the instances in this process, as a text that differs between

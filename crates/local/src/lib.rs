@@ -7,8 +7,8 @@
 //!         ──> apply: one of these
 //! ```
 //!
-//! [`Serving`] is the part of it that opens and changes listeners, for speakers, whose addresses the
-//! controller of a cluster assigns.
+//! [`Serving`] is the part of it that opens and changes listeners, for speakers, whose addresses
+//! the controller of a cluster assigns.
 //!
 //! Never reads a manifest, never writes a status; it only ever opens listeners on addresses that
 //! the allocator granted.

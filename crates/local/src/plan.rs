@@ -62,8 +62,8 @@ pub struct WantedListeners<'a> {
 impl WantedListeners<'_> {
     /// Plans the steps that lead there from the listeners that it has.
     pub fn plan(&self, plan: &mut Plan<Step>, have: &BTreeMap<ListenerId, Opened>) {
-        // What can fail for reasons outside this process comes last, and what exists is kept current
-        // before anything new is tried.
+        // What can fail for reasons outside this process comes last, and what exists is kept
+        // current before anything new is tried.
         let mut opening = Plan::default();
         for (id, listener) in self.wanted() {
             let (uid, service) = (self.uid.clone(), self.service.clone());

@@ -57,7 +57,7 @@ pub struct Settings {
     pub hello: Duration,
     /// The time between two exchanges of all that is known.
     pub exchange: Duration,
-    /// The time after which dead nodes are forgotten.
+    /// The time after which dead nodes are forgotten that are no seeds any more.
     pub forget: Duration,
 }
 
@@ -147,6 +147,8 @@ pub struct Machine {
     random: fastrand::Rng,
     /// Where nodes are that may be members.
     seeds: BTreeMap<Arc<str>, SocketAddr>,
+    /// Those that never answered, with the rounds of hellos since.
+    silent: BTreeMap<Arc<str>, u32>,
     members: BTreeMap<Arc<str>, Member>,
     watches: BTreeMap<Arc<str>, Watch>,
     /// What is appended to packets, and to how many more.
@@ -224,6 +226,7 @@ impl Machine {
                 metadata: own.metadata,
             },
             seeds: BTreeMap::new(),
+            silent: BTreeMap::new(),
             members: BTreeMap::new(),
             watches: BTreeMap::new(),
             news: BTreeMap::new(),

@@ -9,7 +9,7 @@ use landfall_addressing::Holdings;
 pub struct Observed {
     /// Its claim.
     pub addresses: Holdings,
-    /// For each address that it holds what announces it.
+    /// For each address that it holds, or would get, what announces it.
     pub announced: Vec<Announced>,
     /// Whether there is any advertisement at all.
     pub has_advertisements: bool,

@@ -24,6 +24,8 @@ use landfall_model::view::PoolView;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::data_plane::DataPlane;
+use crate::events::event_reason;
 use crate::observed::{Announced, Observed};
 use crate::status;
 use crate::support::{by_kube_proxy, by_landfall};
@@ -36,16 +38,6 @@ const RESOURCES: &[ResourceKind] = &[
     ResourceKind::BgpPeer,
     ResourceKind::BfdProfile,
 ];
-
-/// What serves the addresses on the nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DataPlane {
-    /// kube-proxy, or what stands in for it.
-    #[default]
-    KubeProxy,
-    /// The speakers, with the data plane of Landfall.
-    Landfall,
-}
 
 /// Assigns addresses that speakers announce.
 #[derive(Debug)]
@@ -126,6 +118,7 @@ impl Metal {
             resources: RESOURCES,
             immediate: true,
             marks: &[HELD_ADDRESSES, ALLOCATED_FROM_POOL],
+            event_reason,
             ..ProviderProfile::default()
         };
         Self {
@@ -190,8 +183,9 @@ impl Provider for Metal {
         let addresses = match &want.load_balancer {
             None => plan_removal(want, &have.addresses),
             Some(spec) => {
-                let publish =
-                    |addresses: &[IpAddr]| status::published(spec, addresses, self.data_plane);
+                let publish = |addresses: &[IpAddr]| {
+                    status::published(spec, have, addresses, self.data_plane)
+                };
                 plan(want, &have.addresses, false, publish)?
             }
         };
@@ -294,8 +288,17 @@ impl Provider for Metal {
 impl State {
     fn observe(&self, want: &Intent) -> Observed {
         let addresses = self.addressing.observe(want);
-        let held = addresses.held.iter().copied();
-        let announced = held.map(|address| self.announced(address, want)).collect();
+        // Also of those that it would get: what is published with the claim is what holds then.
+        let proposed = addresses
+            .answer
+            .iter()
+            .filter_map(|it| it.outcome.as_ref().ok());
+        let proposed = proposed.flat_map(|proposal| proposal.addresses.iter());
+        let all: BTreeSet<IpAddr> = addresses.held.iter().copied().chain(proposed).collect();
+        let announced = all.into_iter();
+        let announced = announced
+            .map(|address| self.announced(address, want))
+            .collect();
         let config = &self.config;
         Observed {
             addresses,

@@ -2,43 +2,50 @@
 
 use std::net::IpAddr;
 
-use landfall_addressing::remarks;
+use landfall_addressing::{missing_family, remarks};
 use landfall_model::dialect::metallb::ALLOCATED_FROM_POOL;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 use landfall_model::provider::{ProviderStatus, Published};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::status::IpMode;
 
+use crate::data_plane::DataPlane;
+use crate::events::ADDITIONAL_ASSIGN_FAILED;
 use crate::observed::{Announced, Observed};
-use crate::provider::DataPlane;
 
 /// Addresses, and why no traffic can arrive if none can.
 pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> ProviderStatus {
     let Some(spec) = &want.load_balancer else {
         return ProviderStatus::default();
     };
-    let Published { ingress, marks } = published(spec, &have.addresses.held, data_plane);
+    let held = &have.addresses.held;
+    let Published { ingress, marks } = published(spec, have, held, data_plane);
     let mut status = ProviderStatus {
         ingress,
         marks,
         ..ProviderStatus::default()
     };
-    // All addresses of a Service are of one pool.
-    let pool = have.announced.iter().find_map(|it| it.pool.clone());
-    let pool = pool.map(|pool| (ALLOCATED_FROM_POOL.to_owned(), pool));
-    status.marks.extend(pool);
     status.remarks = remarks(want, spec, &have.addresses);
-    for announced in &have.announced {
+    let lacking = missing_family(want, spec, &have.addresses);
+    let lacking = lacking.map(|reason| (ADDITIONAL_ASSIGN_FAILED, reason));
+    status.notices.extend(lacking);
+    // Before it holds any: those that it is about to get.
+    let matters = |it: &&Announced| held.is_empty() || held.contains(&it.address);
+    for announced in have.announced.iter().filter(matters) {
         status.waiting.extend(silence(spec, have, announced));
     }
     status.waiting.extend(without_endpoints(want, spec));
     status
 }
 
-/// Returns what is published of addresses. kube-proxy takes the addresses that it serves from the
-/// status; those that speakers serve it must not intercept, on no node.
+/// Returns what is published of addresses, with their pool. kube-proxy takes the addresses that it
+/// serves from the status; those that speakers serve it must not intercept, on no node.
+///
+/// MetalLB publishes addresses that a Service asks for in the order of their texts, and elects by
+/// the first one: in another order they would move to another node.
 pub(crate) fn published(
     spec: &LoadBalancerSpec,
+    have: &Observed,
     held: &[IpAddr],
     data_plane: DataPlane,
 ) -> Published {
@@ -46,7 +53,18 @@ pub(crate) fn published(
         DataPlane::KubeProxy => IpMode::Vip,
         DataPlane::Landfall => IpMode::Proxy,
     };
-    landfall_addressing::published(spec, held, mode)
+    // All addresses of a Service are of one pool.
+    let of_them = |it: &&Announced| held.contains(&it.address);
+    let mut announced = have.announced.iter().filter(of_them);
+    let pool = announced.find_map(|it| it.pool.clone());
+    let pool = pool.map(|pool| (ALLOCATED_FROM_POOL.to_owned(), pool));
+    let mut held = held.to_vec();
+    if !spec.address.requested.is_empty() {
+        held.sort_by_cached_key(ToString::to_string);
+    }
+    let mut published = landfall_addressing::published(spec, &held, mode);
+    published.marks.extend(pool);
+    published
 }
 
 /// Returns why no node announces an address, whatever the nodes.

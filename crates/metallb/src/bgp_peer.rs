@@ -108,8 +108,8 @@ impl BgpPeer {
         }
         let peer_asn = read_peer_asn(fields, older);
         let address = read_address(fields, older);
-        let lowest_port = u16::from(!older);
-        let port = fields.number("peerPort", lowest_port..=16_384);
+        // In the older version 0 is the default, also where nothing converts what is stored.
+        let port = fields.number("peerPort", 0..=16_384);
         let source = fields.parsed(
             "sourceAddress",
             "not an IP address",

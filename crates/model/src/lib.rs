@@ -10,6 +10,7 @@
 //! ```
 
 pub mod dialect;
+pub mod happening;
 pub mod id;
 pub mod intent;
 pub mod kinds;

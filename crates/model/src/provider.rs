@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::dialect::{NodeSelector, PortOptions, Vocabulary};
+use crate::happening::Happening;
 use crate::id::Uid;
 use crate::intent::{Claim, Intent};
 use crate::limits::Limits;
@@ -194,7 +195,7 @@ pub enum Applied {
 pub struct Published {
     /// Addresses, or the name that is published in their place.
     pub ingress: Vec<IngressAddress>,
-    /// [`HELD_ADDRESSES`], where a name is published.
+    /// Annotations that go with them.
     pub marks: BTreeMap<String, String>,
 }
 
@@ -250,6 +251,8 @@ pub struct ProviderProfile {
     pub immediate: bool,
     /// The annotations in [`ProviderStatus::marks`] that it keeps. Others' stay as they are.
     pub marks: &'static [&'static str],
+    /// The reasons of events.
+    pub event_reason: fn(Happening) -> Option<&'static str>,
     /// The annotation of another controller whose half-done removals it finishes.
     pub predecessor_mark: Option<&'static str>,
     /// Whether it gives a dual-stack Service an address of the family for which none is requested.
@@ -323,6 +326,7 @@ impl Default for ProviderProfile {
             resources: &[],
             immediate: false,
             marks: &[],
+            event_reason: Happening::reason,
             predecessor_mark: None,
             completes_families: false,
             validates_numbers: false,

@@ -6,6 +6,7 @@ use std::fmt;
 use landfall_config::cloud_conf::{ClassConf, CloudConf, LoadBalancerConf};
 use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
 use landfall_model::dialect::{DialectId, Given, MonitorChoice, PortOptions, Vocabulary};
+use landfall_model::happening::Happening;
 use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
 use landfall_model::option::OptionId;
@@ -74,6 +75,7 @@ impl Settings {
                                  cloud-provider-openstack does not read it either",
                 extension: Some(DialectId::OpenStack),
             },
+            event_reason: Happening::reason,
             predecessor_mark: Some(LOAD_BALANCER_ID),
             completes_families: true,
             validates_numbers: true,

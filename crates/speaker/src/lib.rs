@@ -13,6 +13,7 @@
 //! is away.
 
 pub mod board;
+pub mod comparison;
 pub mod decide;
 pub mod layer2;
 pub mod metadata;

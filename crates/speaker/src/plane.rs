@@ -15,7 +15,7 @@ use landfall_model::intent::LoadBalancerSpec;
 use landfall_model::listener::Listener;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::rows::ServiceRow;
-use landfall_model::status::IpMode;
+use landfall_model::status::{IpMode, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
 /// What a node serves of a Service.
@@ -31,6 +31,8 @@ pub struct Served {
     pub has_members: bool,
     /// The nodes that have one; empty where they do not matter.
     pub nodes: BTreeSet<String>,
+    /// What the controller reports of it, for people.
+    pub status: ServiceStatus,
 }
 
 /// What a node serves.
@@ -143,6 +145,11 @@ impl Plane {
             listeners,
             has_members,
             nodes,
+            status: ServiceStatus {
+                ingress: row.status.ingress.clone(),
+                conditions: row.status.conditions.clone(),
+                ..ServiceStatus::default()
+            },
         }
     }
 

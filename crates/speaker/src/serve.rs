@@ -50,8 +50,8 @@ pub struct Parts<R> {
 /// What people see of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServingView {
-    /// The Services, with their identity.
-    pub services: BTreeMap<ServiceKey, Uid>,
+    /// What this node is to serve.
+    pub services: Arc<Serves>,
     /// What can't be served, and why.
     pub problems: BTreeMap<ServiceKey, String>,
     /// The addresses whose packets this node takes.
@@ -226,7 +226,7 @@ impl<R: OwnReport> Server<R> {
 
     fn publish(&self) {
         let view = ServingView {
-            services: self.applied.clone(),
+            services: Arc::clone(&self.current),
             problems: self.problems.clone(),
             routed: self.parts.routes.held().clone(),
         };

@@ -86,7 +86,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Arrival> {
     // SAFETY: the kernel filled the header and the control messages that it points to.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&raw const header) };
     while !message.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return messages that lie within the room as a whole.
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return messages that lie within the room as a
+        // whole.
         unsafe { read(message, &mut arrival) };
         // SAFETY: as above; the message is one of this header.
         message = unsafe { libc::CMSG_NXTHDR(&raw const header, message) };
@@ -110,23 +111,23 @@ unsafe fn read(message: *const libc::cmsghdr, arrival: &mut Arrival) {
     };
     // SAFETY: computes an address within the message and a length, no more.
     let (data, start) = unsafe { (libc::CMSG_DATA(message), libc::CMSG_LEN(0) as usize) };
-    let has = |size: usize| length >= start + size;
+    let has = |size: libc::socklen_t| length >= start + size as usize;
     match (level, kind) {
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
-            if has(size_of::<libc::c_int>() as usize) =>
+            if has(size_of::<libc::c_int>()) =>
         {
             // SAFETY: as many bytes are there; any of them make an integer.
             let hops = unsafe { data.cast::<libc::c_int>().read_unaligned() };
             arrival.hops = u8::try_from(hops).ok();
         }
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>() as usize) => {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>()) => {
             // SAFETY: as many bytes are there; any of them make a valid value.
             let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
             let to = Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes());
             arrival.to = Some(to.into());
             arrival.interface = u32::try_from(info.ipi_ifindex).ok();
         }
-        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>() as usize) => {
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>()) => {
             // SAFETY: as many bytes are there; any of them make a valid value.
             let info = unsafe { data.cast::<libc::in6_pktinfo>().read_unaligned() };
             arrival.to = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());

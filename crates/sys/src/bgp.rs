@@ -1,5 +1,5 @@
-//! Options of sockets that BGP asks for: keys of TCP (RFC 2385), the least TTL (RFC 5082), and which
-//! messages of ICMPv6 are received.
+//! Options of sockets that BGP asks for: keys of TCP (RFC 2385), the least TTL (RFC 5082), and
+//! which messages of ICMPv6 are received.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

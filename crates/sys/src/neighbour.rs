@@ -10,8 +10,8 @@ use crate::check;
 /// Set in an entry of the neighbour table that has a MAC address.
 const COMPLETE: libc::c_int = 2;
 
-/// Returns the MAC address of a neighbour on an interface (`SIOCGARP`), if the kernel has one in its
-/// table. Any IPv4 socket of the network namespace serves.
+/// Returns the MAC address of a neighbour on an interface (`SIOCGARP`), if the kernel has one in
+/// its table. Any IPv4 socket of the network namespace serves.
 pub fn mac_of(
     socket: impl AsFd,
     neighbour: Ipv4Addr,

@@ -1,5 +1,5 @@
-//! Packet sockets: frames of one protocol, from and to all interfaces of the network namespace. They
-//! take the capability `NET_RAW` and no other.
+//! Packet sockets: frames of one protocol, from and to all interfaces of the network namespace.
+//! They take the capability `NET_RAW` and no other.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -15,8 +15,8 @@ pub fn real_time(priority: i32) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) }).map(drop)
 }
 
-/// Gives the calling thread the largest share that an ordinary thread can have. Takes the capability
-/// `SYS_NICE`.
+/// Gives the calling thread the largest share that an ordinary thread can have. Takes the
+/// capability `SYS_NICE`.
 pub fn favour() -> io::Result<()> {
     // SAFETY: no pointers; 0 is the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) }).map(drop)

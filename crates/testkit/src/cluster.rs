@@ -16,6 +16,7 @@ mod daemon;
 mod etcd;
 mod identity;
 mod kubectl;
+mod metallb;
 mod ports;
 mod programs;
 
@@ -29,6 +30,7 @@ use tokio::sync::OnceCell;
 
 pub use audit::{Audit, AuditEntry};
 pub use kubectl::Kubectl;
+pub use metallb::MetalLb;
 pub use programs::{Program, Programs};
 
 use daemon::{Daemon, Place};

@@ -4,6 +4,7 @@ pub mod browser;
 pub mod build;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+pub mod conformance;
 #[cfg(feature = "exoscale")]
 pub mod exoscale;
 pub mod fuzz;

@@ -138,14 +138,13 @@ async fn crashes(
         tokio::time::sleep(REST + Duration::from_millis(u64::from(crash) * 37 % 500)).await;
         let since = client.now();
         bed.crash(owner)?;
-        client
-            .until_answered(address, client.now(), DEADLINE)
-            .await?;
+        let answered = client.until_answered(address, client.now(), DEADLINE);
+        answered.await.context("after a crash")?;
         outages.push(client.longest_gap(address, since));
         let since = client.now();
         bed.restart(contestant, owner).await?;
         // The address comes back to the best node.
-        client.until_owned_by(address, owner, DEADLINE).await?;
+        come_back(bed, client, contestant, address, owner).await?;
         tokio::time::sleep(REST).await;
         returns.push(client.longest_gap(address, since));
     }
@@ -159,6 +158,25 @@ async fn crashes(
     let cpu = (process::cpu_seconds(&pids)? - before) / rest.as_secs_f64();
     let each = cpu / pids.len().max(1) as f64 * 100.0;
     println!("  each at rest                {resident:.1} MiB resident, {each:.2} % of a core");
+    Ok(())
+}
+
+/// Waits until an address is at its best node again. A speaker that gave up is started again, as a
+/// kubelet does.
+async fn come_back(
+    bed: &mut Bed,
+    client: &Client,
+    contestant: &Contestant,
+    address: usize,
+    owner: u8,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while let Err(error) = client.until_owned_by(address, owner, REST).await {
+        if began.elapsed() > DEADLINE {
+            return Err(error.context(format!("when node {owner} came back")));
+        }
+        bed.revive(contestant)?;
+    }
     Ok(())
 }
 

@@ -111,8 +111,8 @@ impl Echoes {
     }
 }
 
-/// Lets UDP to the port of echoes through, if it is addressed to its own sender. All headers have the
-/// usual length; others are no echoes of ours.
+/// Lets UDP to the port of echoes through, if it is addressed to its own sender. All headers have
+/// the usual length; others are no echoes of ours.
 fn program() -> [Instruction; 10] {
     const LOAD_BYTE: u16 = 0x30;
     const LOAD_HALF: u16 = 0x28;

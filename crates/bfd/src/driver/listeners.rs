@@ -17,8 +17,8 @@ const SINGLE_HOP: u16 = 3784;
 /// The port of multihop sessions (RFC 5883, section 5).
 const MULTIHOP: u16 = 4784;
 
-/// Datagrams that one socket gives in a row. More than any number of sessions sends while the thread
-/// sleeps; a flood waits behind the other sockets.
+/// Datagrams that one socket gives in a row. More than any number of sessions sends while the
+/// thread sleeps; a flood waits behind the other sockets.
 const BATCH: usize = 1_024;
 
 /// Room for a datagram: longer than any packet, and what is longer still is cut.

@@ -1,5 +1,5 @@
-//! Sockets that send control packets: one for each session, with a source port of its own (RFC 5881,
-//! section 4).
+//! Sockets that send control packets: one for each session, with a source port of its own (RFC
+//! 5881, section 4).
 
 use std::collections::BTreeMap;
 use std::io;

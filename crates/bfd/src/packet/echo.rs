@@ -64,8 +64,8 @@ impl Echo {
         packet
     }
 
-    /// Reads an IPv4 packet. The kernel has not checked it, but whether the token is right shows all
-    /// that matters.
+    /// Reads an IPv4 packet. The kernel has not checked it, but whether the token is right shows
+    /// all that matters.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let ([first, ..], rest) = packet.split_first_chunk::<20>()?;
         let addresses: &[u8; 8] = packet.get(12..20)?.try_into().ok()?;

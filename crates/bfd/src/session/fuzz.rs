@@ -4,7 +4,7 @@ use landfall_testkit::fuzz::{Seeds, run};
 
 use super::tests::{Bench, packet, settings};
 use super::*;
-use crate::packet::authentication::Method;
+use crate::packet::authentication::{Key, Method};
 
 /// Anything that a packet may carry, in any order of packets and pauses.
 #[test]

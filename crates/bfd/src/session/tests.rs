@@ -1,7 +1,9 @@
+use std::num::NonZeroU8;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::authentication::Method;
+use crate::packet::authentication::{Key, Method};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::{Session, Settings};
 use crate::packet::State;
 
-/// The shortest interval between packets of a session that is not Up, and of one that echoes verify.
+/// The shortest interval between packets of a session that is not Up, and of one that echoes
+/// verify.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// The intervals of this side.
@@ -73,8 +74,8 @@ impl Sent {
 // === impl Session ===
 
 impl Session {
-    /// Brings what is advertised up to date, and what timers use as far as that may not wait for the
-    /// other side (section 6.8.3).
+    /// Brings what is advertised up to date, and what timers use as far as that may not wait for
+    /// the other side (section 6.8.3).
     pub(super) fn negotiate(&mut self) {
         let is_up = self.state == State::Up;
         let has_echoes = is_up && self.echo.returned.is_some();

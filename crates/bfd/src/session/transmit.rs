@@ -13,8 +13,8 @@ impl Session {
         is_begun && self.remote.required_min_rx.0 != 0
     }
 
-    /// Returns whether a change may be sent before the next periodic packet. The first packet is not
-    /// a change.
+    /// Returns whether a change may be sent before the next periodic packet. The first packet is
+    /// not a change.
     pub(super) fn may_announce(&self) -> bool {
         self.may_send() && (self.sent.is_some() || self.remote.discriminator.is_some())
     }

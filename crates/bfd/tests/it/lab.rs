@@ -1,5 +1,5 @@
-//! Hosts in network namespaces of their own, and the links between them. They end with the process of
-//! the test, which is a host itself.
+//! Hosts in network namespaces of their own, and the links between them. They end with the process
+//! of the test, which is a host itself.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -37,8 +37,8 @@ pub fn is_entered() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Runs a test of this program again in a network namespace of its own. Returns whether it is to run
-/// here.
+/// Runs a test of this program again in a network namespace of its own. Returns whether it is to
+/// run here.
 pub fn is_inside(test: &str) -> bool {
     if is_entered() {
         return true;

@@ -12,4 +12,5 @@ mod driver;
 mod lab;
 mod pair;
 mod peers;
+mod recorded;
 mod world;

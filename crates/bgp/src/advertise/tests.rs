@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 use netgauze_bgp_pkt::path_attribute::{MpReach, MpUnreach, PathAttributeValue};
 
@@ -336,7 +337,7 @@ proptest! {
         pool in proptest::collection::vec(any_attributes(), 1..4),
         changes in proptest::collection::vec(
             (
-                proptest::collection::btree_map(any_prefix(), any::<proptest::sample::Index>(), 0..40),
+                proptest::collection::btree_map(any_prefix(), any::<Index>(), 0..40),
                 any::<bool>(),
                 0..6_usize,
                 any::<bool>(),

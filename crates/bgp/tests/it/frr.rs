@@ -1,4 +1,4 @@
-//! FRR: bgpd without zebra, so that nothing is installed into a kernel.
+//! FRR: zebra, which knows the interfaces and installs routes, and bgpd.
 
 use std::fmt::Write as _;
 
@@ -38,21 +38,19 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     .unwrap();
     text.push_str(" exit-address-family\n");
     let config = host.file("bgpd.conf", &text);
-    let arguments = [
-        "-Z",
-        "-S",
-        "-u",
-        "root",
-        "-g",
-        "root",
-        "-f",
-        &config,
-        "--vty_socket",
-        folder,
-        "-i",
-        &format!("{folder}/bgpd.pid"),
-    ];
-    vec![host.start("/usr/lib/frr/bgpd", &arguments)]
+    let api = format!("{folder}/zserv.api");
+    let run = |name: &str, config: &str| {
+        let program = format!("/usr/lib/frr/{name}");
+        let pid = format!("{folder}/{name}.pid");
+        let common = [
+            "-S", "-u", "root", "-g", "root", "-f", config, "-z", &api, "-i", &pid,
+        ];
+        let arguments = [&common[..], &["--vty_socket", folder]].concat();
+        host.start(&program, &arguments)
+    };
+    let zebra = run("zebra", &host.file("zebra.conf", "log stdout\n"));
+    host.sh(&format!("until [ -S {api} ]; do sleep 0.05; done"));
+    vec![run("bgpd", &config), zebra]
 }
 
 fn vtysh(host: &Host, command: &str) -> String {

@@ -53,10 +53,6 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     vec![program]
 }
 
-pub fn refresh(host: &Host, node: &str) {
-    host.ask("gobgp", &["neighbor", node, "softresetin"]);
-}
-
 pub fn route(host: &Host, prefix: &str) -> Option<Seen> {
     let family = if prefix.contains(':') { "ipv6" } else { "ipv4" };
     let text = host.ask("gobgp", &["-j", "global", "rib", "-a", family, prefix]);

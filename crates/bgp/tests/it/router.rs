@@ -112,7 +112,7 @@ impl Router {
         match self.kind {
             Kind::Frr => frr::refresh(&self.host),
             Kind::Bird => bird::refresh(&self.host),
-            Kind::Gobgp => gobgp::refresh(&self.host, self.setup.node()),
+            Kind::Gobgp => unreachable!("it keeps what it received"),
         }
     }
 }

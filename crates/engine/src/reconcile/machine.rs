@@ -397,6 +397,7 @@ impl<'j, P: Provider> Machine<'j, P> {
     }
 
     pub(super) fn finish(&mut self) -> Todo {
+        self.announce_addresses();
         self.announce_failure();
         let end = &mut self.end;
         end.reporting.looked = true;

@@ -176,7 +176,13 @@ pub(super) fn finalizer_patch(
 /// The patch that takes ours away from among others', and our part of the status; `None`: there is
 /// nothing of ours.
 pub(super) fn release_patch(uid: &str, live: &Live) -> Option<Value> {
-    let patch = status_patch(uid, live, &ServiceStatus::default());
+    hand_back_patch(uid, live, &ServiceStatus::default())
+}
+
+/// The patch that takes ours away from among others', and leaves of our part of the status what
+/// another controller goes on from; `None`: there is nothing else of ours.
+pub(super) fn hand_back_patch(uid: &str, live: &Live, left: &ServiceStatus) -> Option<Value> {
+    let patch = status_patch(uid, live, left);
     if !live.finalized {
         return patch;
     }

@@ -222,7 +222,7 @@ impl Task {
 
     fn wanted(&mut self, now: Instant) {
         let wanted = Arc::clone(&self.channels.wanted.borrow_and_update());
-        self.machine.set_peers(wanted.peers.clone());
+        self.machine.set_peers(now.into_std(), wanted.peers.clone());
         let announcements = &wanted.announcements;
         self.machine
             .set_announcements(now.into_std(), announcements);

@@ -95,6 +95,12 @@ impl Entry {
         matches!(self.phase, Phase::Announcing { .. }) && self.usable.contains(&interface)
     }
 
+    /// Returns whether one of these stations has it, so that it is not announced.
+    pub fn is_refused_by(&self, stations: &BTreeSet<MacAddress>) -> bool {
+        let host = self.conflict.map(|it| it.mac);
+        matches!(self.phase, Phase::Conflicted) && host.is_some_and(|it| stations.contains(&it))
+    }
+
     /// Takes the interfaces on which it can be announced, of which some are as good as new.
     pub fn review(
         &mut self,

@@ -206,7 +206,7 @@ proptest! {
         steps in prop::collection::vec(step(), 0..40),
     ) {
         let mut machine = Machine::new(Settings::default());
-        machine.set_peers([mac(4), mac(5)].into());
+        machine.set_peers(Instant::now(), [mac(4), mac(5)].into());
         let mut model = Model {
             machine,
             now: Instant::now(),

@@ -512,6 +512,24 @@ fn an_address_that_another_host_has_or_probes_is_not_announced_and_probed_again_
 }
 
 #[test]
+fn an_address_that_a_host_had_is_announced_when_it_turns_out_to_be_a_node() {
+    let mut scene = Scene::new();
+    scene.announce(&[V4], &announcement(Start::Probe));
+    scene.receive(&claims(PEER)[0]);
+    assert_eq!(scene.state(V4), State::Conflicted);
+    scene.run(1_000);
+    scene.machine.set_peers(scene.now, [HOST].into());
+    assert_eq!(scene.run(500), []);
+    scene.machine.set_peers(scene.now, [HOST, PEER].into());
+    let probes = [1_500, 1_600, 1_700].map(|at| Seen::Probe(at, 1));
+    assert_eq!(scene.run(250), probes);
+    // It is about to give the address up.
+    assert_eq!(scene.receive(&claims(PEER)[0]), []);
+    let seen = scene.run(50);
+    assert_eq!(seen[0], Seen::Report(1_800, Event::Announced));
+}
+
+#[test]
 fn an_operator_can_claim_an_address_that_another_host_has() {
     let mut scene = Scene::new();
     scene.announce(&[V4], &announcement(Start::Probe));
@@ -526,7 +544,7 @@ fn an_operator_can_claim_an_address_that_another_host_has() {
 fn frames_of_this_node_and_of_its_peers_are_no_conflict_while_probing() {
     for mac in [OURS_TOO, PEER] {
         let mut scene = Scene::new();
-        scene.machine.set_peers([PEER].into());
+        scene.machine.set_peers(scene.now, [PEER].into());
         scene.announce(&[V4, V6], &announcement(Start::Probe));
         scene.run(100);
         for frame in claims(mac) {
@@ -603,7 +621,7 @@ fn a_host_that_keeps_an_address_is_reported_once_and_another_host_again() {
 #[test]
 fn a_peer_that_still_announces_is_reported_and_left_alone() {
     let mut scene = Scene::announcing();
-    scene.machine.set_peers([PEER].into());
+    scene.machine.set_peers(scene.now, [PEER].into());
     let outputs = scene.receive(&claims(PEER)[0]);
     let [report] = &outputs[..] else {
         panic!("{outputs:?}");

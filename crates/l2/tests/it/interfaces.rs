@@ -1,6 +1,8 @@
 //! Interfaces that come, go and change while addresses are announced.
 
+use landfall_l2::driver::Config;
 use landfall_l2::fsm::{Settings, Start, State};
+use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_l2::packet::Message;
 
 use crate::lab::{Host, SWITCH, V4, V6, both, ip, is_inside, until};
@@ -101,4 +103,50 @@ async fn behind_a_bridge_of_the_node_every_question_is_answered_once() {
         _ => false,
     });
     assert_eq!(ndp.count(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_on_interfaces_of_container_networks() {
+    let name = "interfaces::nothing_is_sent_on_interfaces_of_container_networks";
+    if !is_inside(name, SWITCH) {
+        return;
+    }
+    let (client, host) = (Host::connect(1), Host::connect(2));
+    let mut witnesses = Vec::new();
+    for inner in ["docker0", "veth1234"] {
+        let client_end = format!("to-{inner}");
+        host.sh(&format!(
+            "ip link add {inner} type veth peer name {client_end} netns {}; ip link set {inner} up",
+            client.pid()
+        ));
+        client.sh(&format!("ip link set {client_end} up"));
+        let witness = client.lines("tcpdump", &["-lnni", &client_end, "arp"]);
+        witness
+            .until(&[&format!("listening on {client_end}")])
+            .await;
+        witnesses.push(witness);
+    }
+    let node = host.node_with(Config {
+        exclusions: Exclusions::new(CONTAINER_NETWORKS).unwrap(),
+        ..Config::default()
+    });
+    node.announcer.set(both(Start::TakeOver));
+    node.all(State::Announcing).await;
+    let interfaces = &node.view().addresses[&ip(V4)].interfaces;
+    assert_eq!(*interfaces, ["eth0"]);
+    client.sh(&format!("arping -c 1 -w 5 -I eth0 {V4}"));
+    for inner in ["docker0", "veth1234"] {
+        // No answer, and the frame that asks is there: the witness sees this cable.
+        client.sh(&format!(
+            "arping -D -c 1 -w 1 -I to-{inner} {V4} | grep 'Received 0 response'"
+        ));
+    }
+    for witness in &witnesses {
+        witness.until(&[&format!("Request who-has {V4}")]).await;
+        assert!(!witness.text().contains(&format!("Reply {V4}")));
+        assert!(
+            !witness.text().contains("(ff:ff:ff:ff:ff:ff)"),
+            "gratuitous"
+        );
+    }
 }

@@ -150,7 +150,7 @@ impl Host {
     /// Connects another host to the switch, with an address of each family.
     pub fn connect(number: u8) -> Self {
         let mut host = Self::alone();
-        let pid = host.child.id();
+        let pid = host.pid();
         let port = format!("port{number}");
         let link = format!(
             "ip link add {port} type veth peer name eth0 address 02:00:00:00:00:{number:02x} \
@@ -187,9 +187,14 @@ impl Host {
         host
     }
 
+    /// The process that keeps its namespace.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        let pid = self.child.id().to_string();
+        let pid = self.pid().to_string();
         command.args(["--net", "--target", &pid, program]);
         command
     }
@@ -253,6 +258,14 @@ impl Host {
 
     /// Starts a node on the host.
     pub fn node(&self, settings: Settings) -> Node {
+        self.node_with(Config {
+            settings,
+            ..Config::default()
+        })
+    }
+
+    /// The same with interfaces that never announce.
+    pub fn node_with(&self, config: Config) -> Node {
         let stop = CancellationToken::new();
         let (started, there) = mpsc::channel();
         let stopped = stop.clone();
@@ -262,10 +275,6 @@ impl Host {
                 .build();
             runtime.unwrap().block_on(async {
                 let tracker = TaskTracker::new();
-                let config = Config {
-                    settings,
-                    ..Config::default()
-                };
                 started
                     .send(Announcer::start(config, &tracker, stopped).unwrap())
                     .unwrap();

@@ -151,3 +151,43 @@ async fn a_kernel_that_configures_the_address_finds_that_it_is_used() {
     .await;
     assert!(state().contains("dadfailed"), "{}", state());
 }
+
+#[tokio::test]
+async fn unsolicited_advertisements_have_the_form_and_the_rhythm_of_metallb() {
+    let name = "ndp::unsolicited_advertisements_have_the_form_and_the_rhythm_of_metallb";
+    if !is_inside(name, SWITCH) {
+        return;
+    }
+    let (client, host) = (Host::connect(1), Host::connect(2));
+    let (station, node) = (client.station(), host.node(Settings::default()));
+    until("links are known", || {
+        node.announcer.links().borrow().links.len() == 2
+    })
+    .await;
+    node.announcer.set(both(Start::TakeOver));
+    let seen = || {
+        let frames = station.frames().into_iter();
+        let frames = frames.filter_map(|(at, frame)| match frame.message {
+            Message::Advertisement(said) if said.target.to_string() == V6 => {
+                Some((at, said, frame))
+            }
+            _ => None,
+        });
+        frames.collect::<Vec<_>>()
+    };
+    until("five rounds", || seen().len() >= 5).await;
+    let all_nodes = "ff02::1".parse().unwrap();
+    for (_, said, frame) in seen() {
+        assert_eq!(frame.source, host.mac);
+        assert_eq!(frame.destination, MacAddress::of_group(all_nodes));
+        assert_eq!(said.destination, all_nodes);
+        assert_eq!(said.mac, Some(host.mac));
+        assert!(!said.solicited && said.overrides);
+    }
+    // The exact times are those of the tests of the state machine; a busy machine adds to them.
+    let times: Vec<_> = seen().into_iter().map(|(at, ..)| at).collect();
+    let least = std::time::Duration::from_millis(1_000);
+    for pair in times.windows(2) {
+        assert!(pair[1] - pair[0] > least, "{times:?}");
+    }
+}

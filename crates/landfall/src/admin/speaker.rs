@@ -9,7 +9,6 @@ use landfall_local::Serving;
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::status::ServiceStatus;
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
 use landfall_proxy::Proxy;
 use landfall_speaker::serve::ServingView;
@@ -19,7 +18,6 @@ use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 
 use crate::backend::resources;
-use crate::commands::speaker::Running;
 use crate::logging;
 
 /// Answers for a speaker.
@@ -37,11 +35,14 @@ pub struct SpeakerApi {
 }
 
 /// What a node serves itself.
-#[derive(Debug)]
-struct ServedView {
-    view: watch::Receiver<Arc<ServingView>>,
-    serving: Arc<Serving>,
-    proxy: Arc<Proxy>,
+#[derive(Clone, Debug)]
+pub struct ServedView {
+    /// The Services, and what can't be served of them.
+    pub view: watch::Receiver<Arc<ServingView>>,
+    /// Their listeners.
+    pub serving: Arc<Serving>,
+    /// What carries their traffic.
+    pub proxy: Arc<Proxy>,
 }
 
 // === impl SpeakerApi ===
@@ -67,17 +68,9 @@ impl SpeakerApi {
         }
     }
 
-    /// The same, with what this node serves itself.
-    pub fn serving(self, running: &Running) -> Self {
-        let data_plane = ServedView {
-            view: running.view.clone(),
-            serving: Arc::clone(&running.serving),
-            proxy: Arc::clone(&running.proxy),
-        };
-        Self {
-            data_plane: Some(data_plane),
-            ..self
-        }
+    /// The same, with what this node serves itself, if it does.
+    pub fn serving(self, data_plane: Option<ServedView>) -> Self {
+        Self { data_plane, ..self }
     }
 
     fn speaker(&self) -> SpeakerMetrics {
@@ -218,18 +211,18 @@ impl ServedView {
 
     fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
         let view = self.view.borrow().clone();
-        let uid = view.services.get(key)?;
+        let served = view.services.get(key)?;
         let problem = view.problems.get(key);
         let problem = problem.map(|why| Reason::warning(Code::ListenFailed, why.clone()));
         Some(ServiceView {
             key: key.clone(),
-            uid: uid.clone(),
+            uid: served.uid.clone(),
             class: None,
             origin: None,
-            status: ServiceStatus::default(),
+            status: served.status.clone(),
             reasons: problem.into_iter().collect(),
             address: None,
-            listeners: self.serving.live(uid),
+            listeners: self.serving.live(&served.uid),
             left_out: Vec::new(),
             pending: Vec::new(),
         })

@@ -138,8 +138,6 @@ impl FromStr for LabelSelector {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use landfall_testkit::svc;
 
     use super::*;
@@ -181,11 +179,12 @@ mod tests {
         };
         let mut known = BTreeSet::new();
         let fact = |name: &str, canary: bool| {
-            let mut row = svc(name).port(80).row();
-            if canary {
-                row.labels.insert("canary".to_owned(), "yes".to_owned());
-            }
-            Fact::Service(Arc::new(row))
+            let service = svc(name).port(80).with(|row| {
+                if canary {
+                    row.labels.insert("canary".to_owned(), "yes".to_owned());
+                }
+            });
+            Fact::Service(service.row())
         };
         let gone = |name: &str| Fact::ServiceGone(ServiceKey::new("default", name));
         for (fact, admitted) in [

@@ -16,16 +16,20 @@ use landfall_model::plan::{PlannedKind, PlannedStep};
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Reason, Severity};
 use landfall_model::rows::Fact;
+use landfall_model::status::ConditionType;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
 use crate::backend::{Adopted, Backend, Mode};
-use crate::cli::{AdoptArgs, ChosenArgs, TextOutput};
+use crate::cli::{AdoptArgs, AdoptFrom, ChosenArgs, TextOutput};
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::text::counted;
 
+use apply::Turn;
+
 mod apply;
+mod metallb;
 
 /// Said on standard error, whatever is printed.
 const WARNING: &str = "two controllers must never work on the same Services: stop the \
@@ -63,6 +67,9 @@ struct Takeover {
 
 /// Runs the command; says whether every Service can be served as it is.
 pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
+    if let Some(AdoptFrom::MetalLb(args)) = args.from {
+        return metallb::run(args).await;
+    }
     let mut instances = Instances::read(&args.instances).await?;
     instances.ensure_active()?;
     writeln!(std::io::stderr(), "warning: {WARNING}")?;
@@ -90,9 +97,22 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
     if !args.apply {
         return Ok(sound);
     }
+    anyhow::ensure!(
+        !instances.serves_here(),
+        "--apply would also begin to serve Services on this machine, for which landfall.yaml has \
+        an instance; start landfall controller where it should run"
+    );
     let keys = survey.services.into_iter();
     let keys = keys.filter(|it| !it.is_refused()).map(|it| it.service);
-    Ok(apply::run(&args, instances, keys.collect()).await? && sound)
+    let turn = Turn {
+        cluster: &args.cluster,
+        lease: &args.lease,
+        output: args.output,
+        chosen: &args.chosen,
+        condition: ConditionType::Programmed,
+        held: "a controller of Landfall that holds it takes over by itself",
+    };
+    Ok(turn.run(instances, &keys.collect::<Vec<_>>()).await? && sound)
 }
 
 /// What is known of another controller that may be at work, by its Lease.

@@ -41,6 +41,12 @@ fn pages() -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     for command in commands {
         let name = format!("landfall-{}", command.get_name());
         pages.push(page(command, &name)?);
+        // `help` has every command once more.
+        let is_help = |it: &clap::Command| it.get_name() == "help";
+        let inner = command.get_subcommands();
+        for inner in inner.filter(|it| !is_help(it) && !is_help(command)) {
+            pages.push(page(inner, &format!("{name}-{}", inner.get_name()))?);
+        }
     }
     let names: Vec<String> = pages.iter().map(|(name, _)| name.clone()).collect();
     for (name, text) in &mut pages {

@@ -35,5 +35,5 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         grace,
         by_hand: false,
     };
-    beside.run(stop).await
+    Box::pin(beside.run(stop)).await
 }

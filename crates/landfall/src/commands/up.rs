@@ -337,7 +337,7 @@ async fn beside_cluster(args: UpArgs, stop: Stop) -> anyhow::Result<()> {
         grace: args.run.grace(),
         by_hand: true,
     };
-    beside.run(stop).await
+    Box::pin(beside.run(stop)).await
 }
 
 /// Starts an instance whose facts are manifests.

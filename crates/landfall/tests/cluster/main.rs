@@ -26,6 +26,8 @@ mod kube_proxy;
 mod last_known;
 mod lifecycle;
 mod metal;
+mod metal_rows;
+mod metallb;
 mod openstack;
 mod outage;
 mod peers;

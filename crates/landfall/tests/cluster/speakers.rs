@@ -26,9 +26,9 @@ use crate::network::inside;
 use crate::replica::landfall;
 use crate::traffic::Backend;
 
-const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
+pub const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
 const USER: &str = "system:serviceaccount:landfall-system:landfall-speaker";
-const HUB: &str = "10.78.0.254";
+pub const HUB: &str = "10.78.0.254";
 pub const ADDRESS: &str = "10.78.0.200";
 
 /// A program that ends with the test.
@@ -193,7 +193,7 @@ impl Node {
 }
 
 /// A kubeconfig that works from nodes.
-fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
+pub fn from_nodes(bed: &Bed, user: &str, groups: &[&str]) -> PathBuf {
     let local = bed.cluster.identity(user, groups).unwrap();
     let config = std::fs::read_to_string(&local).unwrap();
     let name = format!("{}-of-nodes", local.file_stem().unwrap().to_str().unwrap());

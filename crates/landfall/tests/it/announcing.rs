@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 
 use crate::lab::{DEADLINE, LOOK, Lab};
 use crate::manifest::svc;
@@ -88,6 +88,13 @@ impl Client {
         String::from_utf8(self.sh(&script).stdout).unwrap()
     }
 
+    /// What answers at an address to a datagram.
+    fn ask_by_datagram(&self, address: &str) -> String {
+        let ask = "exec 3<>/dev/udp/$0/5353; printf ? >&3; head -c 3 <&3";
+        let script = format!("timeout 2 bash -c '{ask}' {address}");
+        String::from_utf8(self.sh(&script).stdout).unwrap()
+    }
+
     async fn until_answered(&self, address: &str, lab: &Lab) {
         let began = Instant::now();
         while self.ask(address) != "one" {
@@ -109,10 +116,16 @@ impl Drop for Client {
     }
 }
 
-/// A member that says its name to all.
+/// A member that says its name to all, by TCP and UDP.
 async fn member() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let socket = UdpSocket::bind(address).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((_, client)) = socket.recv_from(&mut [0; 16]).await {
+            let _ = socket.send_to(b"one", client).await;
+        }
+    });
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(b"one").await;
@@ -126,7 +139,8 @@ async fn configured() -> Lab {
     let config = lab.path("landfall.yaml");
     std::fs::write(&config, CONFIG).unwrap();
     let lab = lab.options(&["--config", config.to_str().unwrap()]);
-    let service = svc("web").tcp(8080).members(&[member().await]);
+    let service = svc("web").port("web", "TCP", 8080).port("dns", "UDP", 5353);
+    let service = service.members(&[member().await]);
     let service = service.spec("ipFamilyPolicy: RequireDualStack");
     let service = service.spec("ipFamilies: [IPv4, IPv6]");
     lab.write("web.yaml", &service.yaml());
@@ -150,6 +164,9 @@ async fn as_root_a_client_of_the_network_reaches_addresses_that_one_machine_anno
     lab.start().await;
     for address in ADDRESSES {
         client.until_answered(address, &lab).await;
+    }
+    for address in ADDRESSES {
+        assert_eq!(client.ask_by_datagram(address), "one", "{address}");
     }
     // No interface has them, and the machine itself reaches them.
     let held = sh("ip address");

@@ -111,7 +111,7 @@ async fn every_command_gets_a_man_page() {
         .iter()
         .map(|it| format!("landfall-{it}.1"))
         .collect();
-    expected.push("landfall.1".to_owned());
+    expected.extend(["landfall.1", "landfall-adopt-metallb.1"].map(str::to_owned));
     for name in &expected {
         let page = pages
             .get(name)

@@ -143,7 +143,7 @@ impl Machine {
 
     /// What others hold of this node, which knows better.
     fn merge_own(&mut self, record: &Record) {
-        // Once for each: another one may go on saying so and not hear what is said to it.
+        // Once for each: another one may go on saying so, and receive nothing that is said to it.
         if record.status == Status::Dead && self.buried < Some(record.incarnation) {
             self.buried = Some(record.incarnation);
             self.note_reunion();

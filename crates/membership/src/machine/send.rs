@@ -11,6 +11,13 @@ use crate::packet::{Kind, LONGEST, Packet, SessionId};
 /// Nodes that send a hello to a dead one in each round, on average.
 const GREETERS: f64 = 8.0;
 
+/// Rounds in which a node that never answered is greeted as a dead one.
+const GREETED: u32 = 150;
+
+/// Nodes that send it a hello in each round after that, on average. When a speaker starts there, it
+/// sends hellos itself.
+const SELDOM: f64 = 0.2;
+
 /// Answers to datagrams that may be repeated, in each round of greetings.
 pub(super) const SESSIONS: u32 = 500;
 
@@ -134,18 +141,27 @@ impl Machine {
     }
 
     /// Sends a hello to nodes that are dead or have never answered: some of the members do, so that
-    /// there are as many greetings in a large cluster as in a small one.
+    /// there are as many greetings in a large cluster as in a small one. Where no speaker seems to
+    /// run, there are few.
     pub(super) fn send_hello(&mut self) {
         self.sessions_left = SESSIONS;
         let present = self.members.values().filter(|it| it.is_present()).count();
-        let chance = GREETERS / (present + 1) as f64;
+        let all = (present + 1) as f64;
         let dead = self.members.values();
         let dead = dead.filter(|it| it.record.status == Status::Dead);
-        let dead = dead.map(|it| &it.record.name);
-        let unknown = self.seeds.keys();
-        let unknown = unknown.filter(|name| !self.members.contains_key(*name));
-        let mut names: Vec<Arc<str>> = dead.chain(unknown).map(Arc::clone).collect();
-        names.retain(|_| self.random.f64() < chance);
+        let mut names: Vec<Arc<str>> = dead.map(|it| Arc::clone(&it.record.name)).collect();
+        names.retain(|_| self.random.f64() < GREETERS / all);
+        let (seeds, members) = (&self.seeds, &self.members);
+        let is_silent = |name: &Arc<str>| seeds.contains_key(name) && !members.contains_key(name);
+        self.silent.retain(|name, _| is_silent(name));
+        for name in seeds.keys().filter(|name| is_silent(name)) {
+            let rounds = self.silent.entry(Arc::clone(name)).or_default();
+            *rounds = rounds.saturating_add(1);
+            let greeters = if *rounds > GREETED { SELDOM } else { GREETERS };
+            if self.random.f64() < greeters / all {
+                names.push(Arc::clone(name));
+            }
+        }
         for name in names {
             self.send(Kind::Ping, &name, 0);
         }
@@ -154,8 +170,13 @@ impl Machine {
     /// Sends everything that is known to a member at random, and forgets what is old.
     pub(super) fn exchange(&mut self, now: Instant) {
         let forget = self.settings.forget;
-        self.members
-            .retain(|_, it| it.is_present() || it.since + forget > now);
+        let seeds = &self.seeds;
+        self.members.retain(|name, it| {
+            // One that died may be cut off for long, and is not to be greeted as one that never
+            // answered.
+            let may_return = it.record.status == Status::Dead && seeds.contains_key(name);
+            it.is_present() || may_return || it.since + forget > now
+        });
         let members = self.members.values().filter(|it| it.is_present());
         let names: Vec<Arc<str>> = members.map(|it| Arc::clone(&it.record.name)).collect();
         if let Some(name) = self.random.choice(names) {

@@ -199,3 +199,34 @@ fn a_planned_restart_and_a_suspicion_that_was_refuted_are_no_meetings() {
     let met = met(&world, &before);
     assert_eq!([met[0], met[2], met[3]], [0; 3]);
 }
+
+#[test]
+fn a_node_without_a_speaker_is_greeted_seldom_and_one_that_starts_there_is_found_at_once() {
+    let mut world = World::new(4, 21);
+    world.crash(3);
+    let greetings = |world: &mut World| {
+        world.recorded = Some(Vec::new());
+        world.run(Duration::from_secs(10));
+        let recorded = world.recorded.take().unwrap();
+        recorded.iter().filter(|(to, _)| *to == 3).count()
+    };
+    let at_first = greetings(&mut world);
+    world.run(Duration::from_secs(25));
+    let in_the_end = greetings(&mut world);
+    println!("hellos in 10 s: {at_first} at first, {in_the_end} in the end");
+    assert!(at_first >= 100 && (1..30).contains(&in_the_end));
+    world.restart(3);
+    let took = world.settle(BOUND).unwrap();
+    assert!(took <= Duration::from_millis(200), "{took:?}");
+}
+
+#[test]
+fn a_side_that_was_cut_off_for_long_is_found_as_soon_as_one_that_was_not() {
+    let mut world = World::new(3, 22);
+    world.settle(BOUND).unwrap();
+    world.network.cut.extend([(0, 1), (1, 0), (0, 2), (2, 0)]);
+    world.run(Duration::from_mins(11));
+    world.network = crate::world::Network::default();
+    let took = world.settle(BOUND).unwrap();
+    assert!(took <= Duration::from_millis(500), "{took:?}");
+}

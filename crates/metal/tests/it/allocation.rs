@@ -101,6 +101,29 @@ async fn a_dual_stack_service_gets_both_families_ipv4_first() {
 }
 
 #[tokio::test]
+async fn addresses_that_are_asked_for_are_published_in_the_order_of_their_texts_as_by_metallb() {
+    let site = Site::with(&[pool(
+        "a",
+        &["2001:db8::/120", "192.0.2.0/24", "203.0.113.0/24"],
+    )]);
+    for (name, asked, published) in [
+        (
+            "web",
+            "203.0.113.5,2001:db8::5",
+            ["2001:db8::5", "203.0.113.5"],
+        ),
+        ("api", "2001:db8::6,192.0.2.6", ["192.0.2.6", "2001:db8::6"]),
+    ] {
+        let row = ServiceRow {
+            families: vec![Family::V4, Family::V6],
+            family_policy: FamilyPolicy::RequireDualStack,
+            ..annotated(name, "metallb.io/loadBalancerIPs", asked)
+        };
+        assert_eq!(site.addresses(&row).await, published);
+    }
+}
+
+#[tokio::test]
 async fn claims_on_record_come_before_new_ones_and_nothing_is_done_for_them() {
     let site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
     let old = web("old");

@@ -203,7 +203,7 @@ fn a_mistake_in_a_peer_is_refused_with_its_field() {
             (json!({"peerAddress": null}), "spec.peerAddress"),
             (json!({"interface": "eth0"}), "spec.interface"),
             (json!({"sourceAddress": "here"}), "spec.sourceAddress"),
-            (json!({"peerPort": 0}), "spec.peerPort"),
+            (json!({"peerPort": -1}), "spec.peerPort"),
             (json!({"peerPort": 16385}), "spec.peerPort"),
             (json!({"holdTime": "2s"}), "spec.holdTime"),
             (json!({"holdTime": "90"}), "spec.holdTime"),
@@ -234,6 +234,8 @@ fn a_mistake_in_a_peer_is_refused_with_its_field() {
             json!({"holdTime": "0s"}),
             json!({"holdTime": "3s", "keepaliveTime": "3s"}),
             json!({"connectTime": "65535s", "peerPort": 16384}),
+            // As it is stored in the older version, where nothing converts it.
+            json!({"peerPort": 0}),
             json!({"peerASN": null, "dynamicASN": "external", "vrf": "red"}),
             json!({"peerAddress": null, "interface": "eth0"}),
             json!({"peerAddress": "", "interface": "eth0"}),

@@ -103,6 +103,8 @@ async fn h04_nodes_are_asked_for_datagrams_where_octavia_can() {
         } else {
             assert_eq!(kinds(&picture), ["UDP-CONNECT"]);
             assert_eq!(monitor_ports(&picture, 53), [None, None]);
+            let reported = rig.cluster.messages("OptionNotSupported").join("; ");
+            assert!(reported.contains("no endpoint"), "{reported}");
         }
         is_at_rest(&mut rig).await;
     }

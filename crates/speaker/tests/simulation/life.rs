@@ -169,7 +169,7 @@ impl Life {
         if self.is_ready {
             let wanted = self.decider.wanted();
             if wanted != self.wanted {
-                self.announcer.set_peers(wanted.peers.clone());
+                self.announcer.set_peers(now, wanted.peers.clone());
                 self.announcer.set_announcements(now, &wanted.announcements);
                 self.wanted = wanted;
             }

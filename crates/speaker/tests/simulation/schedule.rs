@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::cluster::{Service, addresses};
-use crate::validate::{BOUND, HEARD};
+use crate::validate::{BOUND, LEARNED};
 use crate::world::{Pause, SERVICES, World};
 
 /// A schedule that was played.
@@ -57,7 +57,7 @@ pub fn play(seed: u64, count: Option<usize>) -> Played {
         world.run(Duration::from_millis(wait));
     }
     recover(&mut world);
-    world.run(START + HEARD);
+    world.run(START + LEARNED);
     let after = Duration::from_millis(500);
     world.run(after);
     let validator = world.validator;

@@ -19,8 +19,8 @@ use crate::network::Network;
 /// The time after which all agree.
 pub const BOUND: Duration = Duration::from_secs(1);
 
-/// The time after which hosts have heard of it: an announcement may be lost.
-pub const HEARD: Duration = Duration::from_millis(3_500);
+/// The time after which hosts know: an announcement may be lost.
+pub const LEARNED: Duration = Duration::from_millis(3_500);
 
 /// What was seen of an address at a moment.
 pub struct Seen<'s> {
@@ -147,8 +147,8 @@ impl Validator {
                     "{owner} should answer for {address}, and these do: {answering:?}"
                 ));
             }
-            let is_heard = self.expected(&candidates, seen, network, HEARD) == Some(owner);
-            if let Some(neighbour) = seen.neighbour.filter(|it| is_heard && *it != mac(owner)) {
+            let is_learned = self.expected(&candidates, seen, network, LEARNED) == Some(owner);
+            if let Some(neighbour) = seen.neighbour.filter(|it| is_learned && *it != mac(owner)) {
                 let address = seen.address;
                 news.push(format!(
                     "{owner} owns {address}, and a host sends to {neighbour}"

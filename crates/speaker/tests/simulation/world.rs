@@ -37,7 +37,7 @@ struct Clock {
 /// Why nothing runs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// For so short that nobody may notice.
+    /// For so short that no other node may notice.
     Short,
     Long,
 }
@@ -368,7 +368,7 @@ impl World {
 
     // --- The API server.
 
-    /// Every node that can hears of what was written.
+    /// Sends what was written to every node that the API server reaches.
     pub fn publish(&mut self) {
         for node in 0..self.nodes.len() {
             self.validator.touch(node);

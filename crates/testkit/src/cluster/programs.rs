@@ -149,10 +149,15 @@ fn pinned_version() -> &'static str {
 }
 
 fn cache_folder() -> Result<PathBuf, ClusterError> {
+    Ok(cache()?.join("kubernetes").join(pinned_version()))
+}
+
+/// The folder of everything that is built once.
+pub(super) fn cache() -> Result<PathBuf, ClusterError> {
     let cache = env::var_os("LANDFALL_CACHE").map(PathBuf::from);
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache/landfall"));
     match cache.or_else(home) {
-        Some(cache) => Ok(cache.join("kubernetes").join(pinned_version())),
+        Some(cache) => Ok(cache),
         None => Err(ClusterError::Io {
             what: "there is no place for a cache: set HOME or LANDFALL_CACHE".to_owned(),
             source: io::ErrorKind::NotFound.into(),
@@ -188,8 +193,23 @@ fn version_fits(path: &Path, program: Program) -> bool {
 
 /// Builds a program, unless another test just did.
 fn built(program: Program, cache: &Path) -> Result<PathBuf, ClusterError> {
+    let of = format!("for Kubernetes {}", pinned_version());
+    let modules = Path::new(MODULES_FOLDER);
+    built_once(program.name(), cache, &of, |part| {
+        build(program, part, modules, OsStr::new("go"))
+    })
+}
+
+/// Returns what `build` writes, unless it is there already or another test just wrote it. `of`: for
+/// people that wait for it.
+pub(super) fn built_once(
+    name: &'static str,
+    cache: &Path,
+    of: &str,
+    build: impl Fn(&Path) -> Result<(), String>,
+) -> Result<PathBuf, ClusterError> {
     let missing = |why: String| ClusterError::Missing {
-        program: program.name(),
+        program: name,
         cache: cache.display().to_string(),
         why,
     };
@@ -198,19 +218,17 @@ fn built(program: Program, cache: &Path) -> Result<PathBuf, ClusterError> {
     // Held until the file is closed, by us or by our death.
     let lock = File::create(cache.join("lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
-    if let Some(path) = program_in(cache, program) {
+    let path = cache.join(name);
+    if path.is_file() {
         return Ok(path);
     }
     report(&format!(
-        "building {} for Kubernetes {}, for the tests, once: minutes, with some GB of downloads \
-        and build cache",
-        program.name(),
-        pinned_version()
+        "building {name} {of}, for the tests, once: minutes, with some GB of downloads and build \
+         cache"
     ));
-    let path = cache.join(program.name());
     // Renamed into place, so that an interrupted build leaves nothing that looks like a program.
-    let part = cache.join(format!("{}.part", program.name()));
-    let built = build(program, &part, Path::new(MODULES_FOLDER), OsStr::new("go")).map_err(missing);
+    let part = cache.join(format!("{name}.part"));
+    let built = build(&part).map_err(missing);
     built
         .and_then(|()| fs::rename(&part, &path).map_err(failed))
         .map(|()| path)
@@ -222,10 +240,21 @@ fn build(program: Program, to: &Path, modules: &Path, go: &OsStr) -> Result<(), 
         "-s -w -X k8s.io/component-base/version.gitVersion={}",
         pinned_version()
     );
+    go_build(go, modules, &flags, &program.package(), to)
+}
+
+/// Builds a package of a folder with modules, without a C library.
+pub(super) fn go_build(
+    go: &OsStr,
+    modules: &Path,
+    flags: &str,
+    package: &str,
+    to: &Path,
+) -> Result<(), String> {
     let status = Command::new(go)
-        .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
+        .args(["build", "-trimpath", "-ldflags", flags, "-o"])
         .arg(to)
-        .arg(program.package())
+        .arg(package)
         .current_dir(modules)
         .env("CGO_ENABLED", "0")
         .status()

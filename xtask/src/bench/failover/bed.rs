@@ -14,6 +14,9 @@ use super::contestant::Contestant;
 use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
 use crate::place::Place;
 
+/// Speakers that start at the same time.
+const AT_ONCE: usize = 5;
+
 const START: Duration = Duration::from_secs(120);
 
 /// Everything that nodes run on.
@@ -232,11 +235,15 @@ impl Bed {
     /// Starts the speakers of the first nodes, and waits until they are ready.
     pub async fn start_all(&mut self, contestant: &Contestant, members: u8) -> anyhow::Result<()> {
         let files = self.cluster.directory().to_owned();
-        for node in self.nodes.iter_mut().take(members.into()) {
-            node.speak(contestant, &files)?;
-        }
-        for node in 1..=members {
-            self.until_ready(contestant, node).await?;
+        let members: Vec<u8> = (1..=members).collect();
+        // A hundred at once would take each other's cores from them.
+        for some in members.chunks(AT_ONCE) {
+            for node in some {
+                self.node(*node)?.speak(contestant, &files)?;
+            }
+            for node in some {
+                self.until_ready(contestant, *node).await?;
+            }
         }
         Ok(())
     }
@@ -266,6 +273,21 @@ impl Bed {
         let files = self.cluster.directory().to_owned();
         self.node(number)?.speak(contestant, &files)?;
         self.until_ready(contestant, number).await
+    }
+
+    /// Starts speakers again that ended by themselves.
+    pub fn revive(&mut self, contestant: &Contestant) -> anyhow::Result<()> {
+        let files = self.cluster.directory().to_owned();
+        for node in &mut self.nodes {
+            let Some(speaker) = &mut node.speaker else {
+                continue;
+            };
+            if let Some(status) = speaker.0.try_wait()? {
+                eprintln!("the speaker of node {} ended: {status}", node.number);
+                node.speak(contestant, &files)?;
+            }
+        }
+        Ok(())
     }
 
     async fn until_ready(&self, contestant: &Contestant, node: u8) -> anyhow::Result<()> {

@@ -74,7 +74,7 @@ async fn a_look_that_does_not_end_is_broken_off_and_the_next_one_begins() {
 async fn a_look_that_takes_long_at_one_instance_does_not_keep_another_from_the_next() {
     let (lab, inner) = Lab::start_two(Shelf::new(9), vec![web("a")]).await;
     inner.audits.answers.send_replace(Some(Vec::new()));
-    tokio::time::sleep(Duration::from_mins(8)).await;
+    tokio::time::sleep(Duration::from_mins(7)).await;
     assert_eq!(*inner.audits.begun.borrow(), 2);
     assert_eq!(*lab.shelf.audits.begun.borrow(), 1);
     lab.stop().await;

@@ -1,10 +1,11 @@
 //! The events of a reconcile: one per change, however many reconciles it takes.
 
+use landfall_model::happening::Happening;
 use landfall_model::intent::Intent;
 use landfall_model::plan::Plan;
 use landfall_model::provider::{Provider, ProviderStatus};
 use landfall_model::reason::{Code, Severity};
-use landfall_model::status::{ConditionType, ServiceStatus};
+use landfall_model::status::{ConditionType, IngressAddress, ServiceStatus};
 
 use super::super::{ReconcileEnd, Writing};
 use super::Machine;
@@ -46,9 +47,12 @@ impl<P: Provider> Machine<'_, P> {
         let reported = was_reported(&job.status) && end.writing == Writing::Nothing;
         match end.reporting.announced.take() {
             Some(Announced::Change | Announced::Removal) if job.reporting.looked || !reported => {
-                let message = format!("Ensured load balancer at {at}");
-                self.events
-                    .push(Event::normal("EnsuredLoadBalancer", message));
+                // Where new addresses are reported, that says it all.
+                let gained = gained(&job.status.ingress, &status.ingress);
+                if gained.is_empty() || self.reason(Happening::Assigned).is_none() {
+                    let message = format!("Ensured load balancer at {at}");
+                    self.announce(Happening::Ensured, false, message);
+                }
             }
             Some(Announced::Change | Announced::Removal) => {
                 tracing::debug!(service, at, "serves as before again");
@@ -71,7 +75,10 @@ impl<P: Provider> Machine<'_, P> {
             remark.severity == Severity::Warning && !noticed && !follows_members(remark.code)
         });
         let notices = status.notices.iter().map(|(name, reason)| (*name, reason));
-        for (name, reason) in notices.chain(warnings.map(|it| (it.code.as_str(), it))) {
+        let event_reason = self.provider.profile().event_reason;
+        let named = warnings
+            .filter_map(|reason| Some((event_reason(Happening::Warned(reason.code))?, reason)));
+        for (name, reason) in notices.chain(named) {
             let text = format!("{name}: {reason}");
             if !found && !reported.contains(&text) && !end.reporting.notices.contains(&text) {
                 self.events.push(Event::warning(name, reason.to_string()));
@@ -94,10 +101,56 @@ impl<P: Provider> Machine<'_, P> {
                 return;
             }
             let message = format!("Error syncing load balancer: {failure}");
-            self.events
-                .push(Event::warning("SyncLoadBalancerFailed", message));
+            let happening = if end.status.ingress.is_empty() {
+                Happening::Refused
+            } else {
+                Happening::Failed
+            };
+            self.announce(happening, true, message);
         }
     }
+
+    /// Reports addresses that the Service lost and got, by its status before and after.
+    pub(super) fn announce_addresses(&mut self) {
+        let (job, end) = (self.job, &self.end);
+        let wanted = job
+            .intent
+            .as_ref()
+            .is_some_and(|it| it.load_balancer.is_some());
+        let (before, after) = (&job.status.ingress, &end.status.ingress);
+        let lost = gained(after, before);
+        let gained = gained(before, after);
+        if wanted && !lost.is_empty() {
+            let message = format!("The Service lost {}", addresses(&lost));
+            self.announce(Happening::Cleared, false, message);
+        }
+        if wanted && !gained.is_empty() {
+            let message = format!("The Service got {}", addresses(&gained));
+            self.announce(Happening::Assigned, false, message);
+        }
+    }
+
+    fn announce(&mut self, happening: Happening, warning: bool, message: String) {
+        let event = self.reason(happening).map(|reason| Event {
+            reason,
+            warning,
+            message,
+        });
+        self.events.extend(event);
+    }
+
+    fn reason(&self, happening: Happening) -> Option<&'static str> {
+        (self.provider.profile().event_reason)(happening)
+    }
+}
+
+/// Returns the entries of `after` whose address or name is not in `before`.
+fn gained(before: &[IngressAddress], after: &[IngressAddress]) -> Vec<IngressAddress> {
+    let is_new = |entry: &&IngressAddress| {
+        let same = |it: &IngressAddress| (it.ip, &it.hostname) == (entry.ip, &entry.hostname);
+        !before.iter().any(same)
+    };
+    after.iter().filter(is_new).cloned().collect()
 }
 
 // === impl Event ===

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::assembly::{Instance, Options};
-use crate::cli::{AdoptArgs, ClusterArgs, TextOutput};
+use crate::cli::{ApplyArgs, ChosenArgs, ClusterArgs, TextOutput};
 use crate::commands::serve_cluster;
 use crate::instances::Instances;
 use crate::text::counted;
@@ -26,54 +26,177 @@ const ELECTED_WITHIN: Duration = Duration::from_secs(60);
 /// From one check of what the API server has to the next.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Takes over `keys`; says whether that is done.
-pub(super) async fn run(
-    args: &AdoptArgs,
-    instances: Instances,
-    keys: Vec<ServiceKey>,
-) -> anyhow::Result<bool> {
-    anyhow::ensure!(
-        !instances.serves_here(),
-        "--apply would also begin to serve Services on this machine, for which landfall.yaml has \
-        an instance; start landfall controller where it should run"
-    );
-    let identity = identity("landfall-adopt");
-    let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
-    let connection = Connection::new(args.cluster.origin(), &agent)
-        .await
-        .context("connecting to the cluster")?;
-    let namespace = args.namespace.as_deref();
-    let namespace = namespace.unwrap_or(connection.namespace()).to_owned();
-    let rights = [
-        access::to_watch(),
-        access::to_report(),
-        access::to_elect(&namespace, &args.lease_name),
-    ];
-    let missing = access::missing(&connection, rights.concat()).await?;
-    let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    anyhow::ensure!(
-        missing.is_empty(),
-        "this identity may not: {}",
-        missing.join(", ")
-    );
-    let tasks = TaskTracker::new();
-    let lease = LeaseConfig {
-        name: args.lease_name.clone(),
-        ..LeaseConfig::new(&namespace, &identity)
-    };
-    let election = Election::start(connection.clone(), lease, &tasks);
-    let done = match elected(&election).await {
-        Ok(()) => take_over(args, instances, connection, &identity, &election, &keys).await,
-        Err(error) => Err(error.context(format!(
-            "the Lease {} in {namespace} is held by another process; a controller of Landfall that \
-            holds it takes over by itself",
-            args.lease_name
-        ))),
-    };
-    election.release().await;
-    tasks.close();
-    tasks.wait().await;
-    done
+/// One run with `--apply`.
+pub(super) struct Turn<'a> {
+    pub(super) cluster: &'a ClusterArgs,
+    pub(super) lease: &'a ApplyArgs,
+    pub(super) output: TextOutput,
+    pub(super) chosen: &'a ChosenArgs,
+    /// What a Service meets that is taken over.
+    pub(super) condition: ConditionType,
+    /// What to do about the Lease if another process holds it.
+    pub(super) held: &'static str,
+}
+
+/// What this process writes with while it holds the Lease.
+pub(super) struct Holder {
+    pub(super) connection: Connection,
+    pub(super) identity: String,
+    pub(super) election: Election,
+    tasks: TaskTracker,
+}
+
+// === impl Holder ===
+
+impl Holder {
+    /// Lets another process have the Lease.
+    pub(super) async fn end(self) {
+        self.election.release().await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+// === impl Turn ===
+
+impl Turn<'_> {
+    /// Takes over `keys`; says whether that is done.
+    pub(super) async fn run(
+        &self,
+        instances: Instances,
+        keys: &[ServiceKey],
+    ) -> anyhow::Result<bool> {
+        let holder = self.begin().await?;
+        let done = self.take_over(instances, &holder, keys).await;
+        holder.end().await;
+        done
+    }
+
+    /// Waits for the Lease, with all rights that a controller needs.
+    pub(super) async fn begin(&self) -> anyhow::Result<Holder> {
+        let args = self.lease;
+        let identity = identity("landfall-adopt");
+        let agent = format!("landfall/{} ({identity})", env!("CARGO_PKG_VERSION"));
+        let connection = Connection::new(self.cluster.origin(), &agent)
+            .await
+            .context("connecting to the cluster")?;
+        let namespace = args.namespace.as_deref();
+        let namespace = namespace.unwrap_or(connection.namespace()).to_owned();
+        let rights = [
+            access::to_watch(),
+            access::to_report(),
+            access::to_elect(&namespace, &args.lease_name),
+        ];
+        let missing = access::missing(&connection, rights.concat()).await?;
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        anyhow::ensure!(
+            missing.is_empty(),
+            "this identity may not: {}",
+            missing.join(", ")
+        );
+        let tasks = TaskTracker::new();
+        let lease = LeaseConfig {
+            name: args.lease_name.clone(),
+            ..LeaseConfig::new(&namespace, &identity)
+        };
+        let holder = Holder {
+            election: Election::start(connection.clone(), lease, &tasks),
+            connection,
+            identity,
+            tasks,
+        };
+        if let Err(error) = elected(&holder.election).await {
+            holder.end().await;
+            return Err(error.context(format!(
+                "the Lease {} in {namespace} is held by another process; {}",
+                args.lease_name, self.held
+            )));
+        }
+        Ok(holder)
+    }
+
+    async fn take_over(
+        &self,
+        instances: Instances,
+        holder: &Holder,
+        keys: &[ServiceKey],
+    ) -> anyhow::Result<bool> {
+        let options = Options {
+            instances,
+            pools: Vec::new(),
+            fallback_pool: false,
+            admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            admin_names: Vec::new(),
+            admin_token: None,
+            workers: None,
+            access_log: crate::cli::AccessLogArgs::default(),
+            chosen: self.chosen.clone(),
+            audit_every: AUDIT_EVERY,
+        };
+        let (guard, role) = (holder.election.guard(), holder.election.role());
+        let connection = holder.connection.clone();
+        let instance =
+            serve_cluster::on_cluster(options, connection, &holder.identity, guard, Some(role));
+        let instance = instance.await?;
+        let deadline = Instant::now() + Duration::from_secs(self.lease.timeout);
+        let outcome = self.follow(&instance, keys, deadline).await;
+        instance.stop(Duration::ZERO).await;
+        outcome
+    }
+
+    /// Waits until everything is done here and written there, or time is up; says what came of it.
+    async fn follow(
+        &self,
+        instance: &Instance,
+        keys: &[ServiceKey],
+        deadline: Instant,
+    ) -> anyhow::Result<bool> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let met = self.condition;
+        let all_done = |view: &InstanceView| keys.iter().all(|key| is_done(view, key, met));
+        // A failure is that time is up, which the picture after it shows.
+        let _ = instance.wait_until(left, all_done).await;
+        let mut unwritten = self.unwritten(keys).await?;
+        while !unwritten.is_empty() && Instant::now() < deadline {
+            tokio::time::sleep(LOOK).await;
+            unwritten = self.unwritten(keys).await?;
+        }
+        // What began of its own in between ends soon.
+        let view = match instance.wait_until(LOOK, all_done).await {
+            Ok(view) => view,
+            Err(_) => instance.wait_until(LOOK, |_| true).await?,
+        };
+        // Standard output is one JSON document, where it is JSON.
+        let mut out: Box<dyn Write + Send> = match self.output {
+            TextOutput::Text => Box::new(std::io::stdout()),
+            TextOutput::Json => Box::new(std::io::stderr()),
+        };
+        let left = undone(&view, keys, &unwritten, met);
+        for key in &left {
+            writeln!(out, "{key} is not taken over yet")?;
+            let service = view.services.iter().find(|it| it.key == **key);
+            for reason in service.iter().flat_map(|it| &it.reasons) {
+                writeln!(out, "  {}: {reason}", reason.severity)?;
+            }
+        }
+        let taken = keys.len() - left.len();
+        writeln!(
+            out,
+            "{taken} of {} taken over; start landfall controller with the same options now",
+            counted(keys.len(), "Service")
+        )?;
+        Ok(left.is_empty())
+    }
+
+    /// Those of which the API server does not say yet that they are ours.
+    async fn unwritten(&self, keys: &[ServiceKey]) -> anyhow::Result<Vec<ServiceKey>> {
+        let loaded = self.cluster.load(&CustomResources::default()).await?;
+        let rows = loaded.facts.iter().filter_map(|fact| match fact {
+            Fact::Service(row) if !meets(&row.status, self.condition) => Some(&row.key),
+            _ => None,
+        });
+        Ok(rows.filter(|key| keys.contains(key)).cloned().collect())
+    }
 }
 
 async fn elected(election: &Election) -> anyhow::Result<()> {
@@ -83,113 +206,28 @@ async fn elected(election: &Election) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn take_over(
-    args: &AdoptArgs,
-    instances: Instances,
-    connection: Connection,
-    identity: &str,
-    election: &Election,
-    keys: &[ServiceKey],
-) -> anyhow::Result<bool> {
-    let options = Options {
-        instances,
-        pools: Vec::new(),
-        fallback_pool: false,
-        admin: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        admin_names: Vec::new(),
-        admin_token: None,
-        workers: None,
-        access_log: crate::cli::AccessLogArgs::default(),
-        chosen: args.chosen.clone(),
-        audit_every: AUDIT_EVERY,
-    };
-    let (guard, role) = (election.guard(), election.role());
-    let instance =
-        serve_cluster::on_cluster(options, connection, identity, guard, Some(role)).await?;
-    let deadline = Instant::now() + Duration::from_secs(args.timeout);
-    let outcome = follow(args, &instance, keys, deadline).await;
-    instance.stop(Duration::ZERO).await;
-    outcome
-}
-
-/// Waits until everything is done here and written there, or time is up; says what came of it.
-async fn follow(
-    args: &AdoptArgs,
-    instance: &Instance,
-    keys: &[ServiceKey],
-    deadline: Instant,
-) -> anyhow::Result<bool> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    // A failure is that time is up, which the picture after it shows.
-    let _ = instance
-        .wait_until(left, |view| keys.iter().all(|key| is_done(view, key)))
-        .await;
-    let mut unwritten = unwritten(&args.cluster, keys).await?;
-    while !unwritten.is_empty() && Instant::now() < deadline {
-        tokio::time::sleep(LOOK).await;
-        unwritten = self::unwritten(&args.cluster, keys).await?;
-    }
-    // What began of its own in between ends soon.
-    let done = |view: &InstanceView| keys.iter().all(|key| is_done(view, key));
-    let view = match instance.wait_until(LOOK, done).await {
-        Ok(view) => view,
-        Err(_) => instance.wait_until(LOOK, |_| true).await?,
-    };
-    // Standard output is one JSON document, where it is JSON.
-    let mut out: Box<dyn Write + Send> = match args.output {
-        TextOutput::Text => Box::new(std::io::stdout()),
-        TextOutput::Json => Box::new(std::io::stderr()),
-    };
-    let left = undone(&view, keys, &unwritten);
-    for key in &left {
-        writeln!(out, "{key} is not taken over yet")?;
-        let service = view.services.iter().find(|it| it.key == **key);
-        for reason in service.iter().flat_map(|it| &it.reasons) {
-            writeln!(out, "  {}: {reason}", reason.severity)?;
-        }
-    }
-    let taken = keys.len() - left.len();
-    writeln!(
-        out,
-        "{taken} of {} taken over; start landfall controller with the same options now",
-        counted(keys.len(), "Service")
-    )?;
-    Ok(left.is_empty())
-}
-
 /// What is not done here or not written there. What an earlier run has written there says nothing
 /// of this one.
 fn undone<'a>(
     view: &InstanceView,
     keys: &'a [ServiceKey],
     unwritten: &[ServiceKey],
+    met: ConditionType,
 ) -> Vec<&'a ServiceKey> {
     let keys = keys.iter();
-    keys.filter(|key| unwritten.contains(key) || !is_done(view, key))
+    keys.filter(|key| unwritten.contains(key) || !is_done(view, key, met))
         .collect()
 }
 
 /// Nothing is left to do for a Service, or it is gone.
-fn is_done(view: &InstanceView, key: &ServiceKey) -> bool {
+fn is_done(view: &InstanceView, key: &ServiceKey, met: ConditionType) -> bool {
     let mut services = view.services.iter();
     let service = services.find(|it| it.key == *key);
-    view.ready && service.is_none_or(|it| it.pending.is_empty() && is_programmed(&it.status))
+    view.ready && service.is_none_or(|it| it.pending.is_empty() && meets(&it.status, met))
 }
 
-fn is_programmed(status: &ServiceStatus) -> bool {
-    status
-        .condition(ConditionType::Programmed)
-        .is_some_and(|it| it.status)
-}
-
-/// Those of which the API server does not say yet that they are ours.
-async fn unwritten(cluster: &ClusterArgs, keys: &[ServiceKey]) -> anyhow::Result<Vec<ServiceKey>> {
-    let loaded = cluster.load(&CustomResources::default()).await?;
-    let rows = loaded.facts.iter().filter_map(|fact| match fact {
-        Fact::Service(row) if !is_programmed(&row.status) => Some(&row.key),
-        _ => None,
-    });
-    Ok(rows.filter(|key| keys.contains(key)).cloned().collect())
+fn meets(status: &ServiceStatus, condition: ConditionType) -> bool {
+    status.condition(condition).is_some_and(|it| it.status)
 }
 
 #[cfg(test)]
@@ -201,6 +239,8 @@ mod tests {
     use landfall_model::{Code, Uid};
 
     use super::*;
+
+    const MET: ConditionType = ConditionType::Programmed;
 
     fn view(pending: &[&str], is_programmed: bool, ready: bool) -> InstanceView {
         let programmed = Condition {
@@ -241,8 +281,9 @@ mod tests {
     #[test]
     fn what_was_written_by_an_earlier_run_is_not_taken_over_by_this_one() {
         let keys = [ServiceKey::new("default", "web")];
-        let left =
-            |view: &InstanceView, unwritten: &[ServiceKey]| undone(view, &keys, unwritten).len();
+        let left = |view: &InstanceView, unwritten: &[ServiceKey]| {
+            undone(view, &keys, unwritten, MET).len()
+        };
         let done = view(&[], true, true);
         assert_eq!(left(&done, &[]), 0);
         assert_eq!(left(&done, &keys), 1, "not written");

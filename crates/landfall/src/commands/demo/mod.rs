@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use landfall_engine::AUDIT_EVERY;
 use landfall_model::view::{Health, InstanceView, ServiceView};
 use landfall_model::{Protocol, ServiceKey};
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         admin_token: None,
         workers: None,
         access_log: crate::cli::AccessLogArgs::default(),
+        chosen: crate::cli::ChosenArgs::default(),
+        audit_every: AUDIT_EVERY,
     };
     let stop = Stop::watch(GRACE)?;
     let Some(instance) = stop

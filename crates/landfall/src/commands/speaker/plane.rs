@@ -17,13 +17,13 @@ use landfall_model::provider::ProviderProfile;
 use landfall_model::reach::Setting;
 use landfall_proxy::Proxy;
 use landfall_speaker::plane::Plane;
-use landfall_speaker::serve::{Parts, Server, ServingView};
+use landfall_speaker::serve::{Parts, Server};
 use landfall_speaker::task::Outputs;
 use landfall_sys::listen::Addresses;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::admin::speaker::ServedView;
 use crate::assembly::{descriptors, most_listeners};
 use crate::backend::{self, Bounds};
 use crate::cli::SpeakerArgs;
@@ -46,12 +46,8 @@ pub struct ServingParts {
 /// A data plane that serves.
 #[derive(Debug)]
 pub struct Running {
-    /// Its listeners.
-    pub serving: Arc<Serving>,
-    /// What carries their traffic.
-    pub proxy: Arc<Proxy>,
     /// What people see.
-    pub view: watch::Receiver<Arc<ServingView>>,
+    pub seen: ServedView,
     server: JoinHandle<LocalRoutes>,
     stop: CancellationToken,
 }
@@ -137,10 +133,13 @@ impl ServingParts {
         };
         let (server, view) = Server::new(parts);
         let stop = lifetime.cancel.clone();
-        Running {
+        let seen = ServedView {
+            view,
             serving: self.serving,
             proxy: self.proxy,
-            view,
+        };
+        Running {
+            seen,
             server: lifetime.tasks.spawn(server.run(stop.clone())),
             stop,
         }
@@ -163,7 +162,7 @@ impl Running {
         if let Err(error) = closed {
             tracing::warn!(%error, "routes of this node could not be removed");
         }
-        self.proxy.shutdown(Duration::ZERO).await;
+        self.seen.proxy.shutdown(Duration::ZERO).await;
     }
 }
 

@@ -31,6 +31,8 @@ fn options() -> Options {
         admin: "127.0.0.1:0".parse().unwrap(),
         workers: None,
         access_log: AccessLogArgs::default(),
+        chosen: ChosenArgs::default(),
+        audit_every: landfall_engine::AUDIT_EVERY,
         admin_names: Vec::new(),
     }
 }
