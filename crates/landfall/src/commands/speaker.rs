@@ -101,15 +101,10 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
-<<<<<<< HEAD
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
     let api = SpeakerApi::new(view, health, membership, of_api, &args.node_name);
-    let api = running.iter().fold(api, SpeakerApi::serving);
-    let drain = args.drain_time;
-=======
-    let api = SpeakerApi::new(view, sources.health(), membership, &args.node_name);
     let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
->>>>>>> origin/main
+    let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
     tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
 
