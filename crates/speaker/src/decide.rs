@@ -145,7 +145,7 @@ impl Decider {
         let facts: Vec<_> = facts.collect();
         self.router.begin(&self.config, &self.world);
         for (row, facts) in &facts {
-            self.router.take(&self.config, &row.key, Some((row, facts)));
+            self.router.take(&self.config, &row.key, Some((&**row, facts)));
         }
         self.router.settle(&self.config);
         let facts = facts.into_iter();

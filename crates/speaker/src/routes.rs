@@ -163,7 +163,7 @@ impl Offers {
                 let Some(advertised) = config.bgp_advertisements().get(*place) else {
                     continue;
                 };
-                let attributes = shared
+                let attributes = &*shared
                     .entry(*place)
                     .or_insert_with(|| attributes(advertised));
                 let mut is_sent = false;
