@@ -18,11 +18,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::advertise::Advertiser;
 use crate::error::{ConnectProblem, SessionError};
 use crate::notification::{Notification, cease};
 use crate::peer::{Mode, Peer};
 use crate::route::Routes;
-use crate::status::{Counts, State, Status, Unsent};
+use crate::status::{Counts, State, Status};
 use backoff::Backoff;
 pub use connection::{Connection, LinkId, Side};
 use link::{Link, Phase};
@@ -262,7 +263,7 @@ impl Session {
     pub fn received(&mut self, id: LinkId, bytes: &[u8], now: Instant) {
         let Some(place) = self.place(id) else { return };
         if let Some(link) = self.links.get_mut(place) {
-            link.inbox.extend_from_slice(bytes);
+            link.receive(bytes);
         }
         while let Some(place) = self.place(id) {
             if !self.read_one(place, now) {
@@ -359,7 +360,7 @@ impl Session {
         });
         let wanted = self.routes.len();
         let advertiser = established.map(|it| &it.advertiser);
-        let unsent: Option<Unsent> = advertiser.and_then(|it| it.unsent());
+        let unsent = advertiser.and_then(Advertiser::unsent);
         Status {
             state: self.state,
             since: self.since,
@@ -370,7 +371,7 @@ impl Session {
             },
             agreed: established.map(|it| it.agreed.clone()),
             prefixes_wanted: wanted,
-            prefixes_sent: advertiser.map_or(0, |it| it.sent()),
+            prefixes_sent: advertiser.map_or(0, Advertiser::sent),
             unsent,
             prefixes_received: established.map_or(0, |it| it.prefixes_received),
             counts: self.counts,

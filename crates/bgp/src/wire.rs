@@ -46,10 +46,8 @@ pub(crate) enum Refresh {
 /// Returns the length of the first message in a buffer if all of it is there. Its header is valid.
 pub(crate) fn first(buffer: &[u8]) -> Result<Option<usize>, Notification> {
     let Some(head) = buffer.first_chunk::<HEADER>() else {
-        return match buffer.iter().take(16).all(|&byte| byte == 0xff) {
-            true => Ok(None),
-            false => Err(not_synchronized()),
-        };
+        let is_marker = buffer.iter().take(16).all(|&byte| byte == 0xff);
+        return is_marker.then_some(None).ok_or_else(not_synchronized);
     };
     let [marker @ .., high, low, kind] = head;
     if marker.iter().any(|&byte| byte != 0xff) {

@@ -1,5 +1,5 @@
 //! Options of sockets that BGP asks for: keys of TCP (RFC 2385), the least TTL (RFC 5082), and
-//! which messages of ICMPv6 are received.
+//! which messages of `ICMPv6` are received.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -62,7 +62,7 @@ pub fn set_least_ttl(socket: impl AsFd, is_ipv6: bool, ttl: u8) -> io::Result<()
     }
 }
 
-/// Lets a raw socket of ICMPv6 receive messages of one type only.
+/// Lets a raw socket of `ICMPv6` receive messages of one type only.
 pub fn only_icmpv6(socket: impl AsFd, kind: u8) -> io::Result<()> {
     let mut blocked = [u32::MAX; 8];
     if let Some(word) = blocked.get_mut(usize::from(kind >> 5)) {

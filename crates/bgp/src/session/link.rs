@@ -27,8 +27,9 @@ pub(super) struct Link {
     pub side: Side,
     pub connection: Connection,
     pub phase: Phase,
-    /// Bytes of a message that is not there as a whole.
-    pub inbox: Vec<u8>,
+    inbox: Vec<u8>,
+    /// Bytes at the start of the inbox that were read.
+    taken: usize,
     outbox: VecDeque<Vec<u8>>,
     hold: Duration,
     hold_at: Option<Instant>,
@@ -70,6 +71,7 @@ impl Link {
             connection,
             phase: Phase::OpenSent,
             inbox: Vec::new(),
+            taken: 0,
             outbox: [offer.write()].into(),
             hold: OPEN_HOLD,
             hold_at: Some(now + OPEN_HOLD),
@@ -105,6 +107,24 @@ impl Link {
         self.restart_hold(now);
         self.keepalive_at = (!agreed.keepalive.is_zero()).then(|| now + agreed.keepalive);
         self.phase = Phase::OpenConfirm(Box::new(agreed));
+    }
+
+    /// Takes bytes that were received.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.inbox.drain(..self.taken);
+        self.taken = 0;
+        self.inbox.extend_from_slice(bytes);
+    }
+
+    /// Returns the next whole message, if there is one.
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Notification> {
+        let left = self.inbox.get(self.taken..).unwrap_or_default();
+        let Some(length) = wire::first(left)? else {
+            return Ok(None);
+        };
+        let message = left.get(..length).unwrap_or_default().to_vec();
+        self.taken += length;
+        Ok(Some(message))
     }
 
     /// Notes that a message was received.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Session;
 use super::connection::Side;
-use super::link::{Established, Phase};
+use super::link::{Established, Link, Phase};
 use crate::advertise::{Advertiser, Terms};
 use crate::error::SessionError;
 use crate::notification::{Notification, cease, code, open};
@@ -45,10 +45,10 @@ impl Session {
         let Some(link) = self.links.get_mut(place) else {
             return false;
         };
-        let length = match wire::first(&link.inbox) {
-            Ok(Some(length)) => length,
+        let message = match link.next_message() {
+            Ok(Some(message)) => message,
             Ok(None) => return false,
-            Err(why) => return self.refuse(place, why, now),
+            Err(why) => return self.refuse(place, &why, now),
         };
         let context = match &link.phase {
             Phase::Established(established) => established.context,
@@ -58,17 +58,16 @@ impl Session {
                 four_octet_as: true,
             },
         };
-        let message: Vec<u8> = link.inbox.drain(..length).collect();
         match wire::read(&message, context) {
             Ok(message) => self.handle(place, message, now),
-            Err(why) => self.refuse(place, why, now),
+            Err(why) => self.refuse(place, &why, now),
         }
     }
 
     /// Ends a connection on which something invalid was received.
-    fn refuse(&mut self, place: usize, why: Notification, now: Instant) -> bool {
+    fn refuse(&mut self, place: usize, why: &Notification, now: Instant) -> bool {
         let error = SessionError::Invalid(why.clone());
-        self.drop_link(place, Some(&why), Some(error), now);
+        self.drop_link(place, Some(why), Some(error), now);
         false
     }
 
@@ -90,10 +89,10 @@ impl Session {
                 false
             }
             (Phase::OpenSent, Message::Open(open)) => self.opened(place, &open, now),
-            (Phase::OpenSent, _) => self.refuse(place, unexpected(1), now),
+            (Phase::OpenSent, _) => self.refuse(place, &unexpected(1), now),
             (Phase::OpenConfirm(_), Message::Keepalive) => self.establish(place, now),
-            (Phase::OpenConfirm(_), _) => self.refuse(place, unexpected(2), now),
-            (Phase::Established(_), Message::Open(_)) => self.refuse(place, unexpected(3), now),
+            (Phase::OpenConfirm(_), _) => self.refuse(place, &unexpected(2), now),
+            (Phase::Established(_), Message::Open(_)) => self.refuse(place, &unexpected(3), now),
             (Phase::Established(established), message) => {
                 match message {
                     Message::Update(received) => {
@@ -180,7 +179,7 @@ impl Session {
     fn survives(&mut self, place: usize, open: &Open, side: Side, now: Instant) -> bool {
         let collision = Notification::cease(cease::COLLISION, "");
         if let Some(old) = self.established() {
-            let keeps = self.links.get(old).is_some_and(|link| link.keeps_routes());
+            let keeps = self.links.get(old).is_some_and(Link::keeps_routes);
             if !keeps {
                 self.drop_link(place, Some(&collision), None, now);
                 return false;

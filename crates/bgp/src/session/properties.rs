@@ -191,7 +191,7 @@ impl Driven {
         assert!(status.since <= self.now);
         let is_established = status.state == State::Established;
         assert_eq!(status.agreed.is_some(), is_established);
-        assert_eq!(status.next_attempt.is_some() && is_established, false);
+        assert!(status.next_attempt.is_none() || !is_established);
         // Something will happen by itself: a timer, or an attempt that is reported.
         assert!(
             self.session.deadline().is_some() || self.dialing,

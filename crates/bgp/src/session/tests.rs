@@ -7,6 +7,7 @@ use super::*;
 use crate::advertise::NextHops;
 use crate::notification::code;
 use crate::peer::{Families, Hops, Password, PeerAddress, RemoteAsn, Timers};
+use crate::route::Attributes;
 use crate::wire::open::Offer;
 use crate::wire::{self, Message};
 
@@ -729,7 +730,7 @@ fn received_prefixes_are_counted_and_forgotten_with_the_session() {
     };
     let next_hop = crate::wire::update::NextHop::Classic(Ipv4Addr::new(10, 0, 0, 2));
     let announcement =
-        crate::wire::update::Announcement::new(&Default::default(), next_hop, true, terms);
+        crate::wire::update::Announcement::new(&Attributes::default(), next_hop, true, terms);
     let prefixes: Vec<IpNet> = routes(200).keys().copied().collect();
     for _ in 0..5 {
         bench.receive(id, &announcement.write(&prefixes));

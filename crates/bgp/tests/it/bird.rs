@@ -12,13 +12,15 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     for prefix in setup.prefixes() {
         writeln!(text, "  route {prefix} blackhole;").unwrap();
     }
+    let passive = if setup.active { "off" } else { "on" };
     let restart = if setup.graceful_restart { "on" } else { "off" };
-    write!(
+    writeln!(
         text,
         "}}\nprotocol bgp node {{\n  local {router} as {};\n  neighbor {node} as {};\n  \
-        passive on; hold time 9; error wait time 1, 2; graceful restart {restart};\n  \
+        passive {passive}; connect delay time 1; connect retry time 2;\n  \
+        hold time 9; error wait time 1, 2; graceful restart {restart};\n  \
         ipv4 {{ import all; export where source = RTS_STATIC; extended next hop on; }};\n  \
-        ipv6 {{ import all; export none; }};\n",
+        ipv6 {{ import all; export none; }};",
         setup.asn, setup.node_asn
     )
     .unwrap();

@@ -9,14 +9,21 @@ use crate::router::{Seen, Setup};
 
 pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     let folder = host.folder().to_str().unwrap();
-    let (node, node_asn) = (setup.node(), setup.node_asn);
+    let (node, link) = if setup.unnumbered {
+        ("eth0", " interface")
+    } else {
+        (setup.node(), "")
+    };
     let mut text = format!(
         "log stdout\nrouter bgp {}\n bgp router-id 10.0.0.2\n no bgp ebgp-requires-policy\n \
         no bgp network import-check\n no bgp default ipv4-unicast\n \
-        neighbor {node} remote-as {node_asn}\n neighbor {node} passive\n \
-        neighbor {node} timers 3 9\n neighbor {node} capability extended-nexthop\n",
-        setup.asn
+        neighbor {node}{link} remote-as {}\n neighbor {node} timers 3 9\n \
+        neighbor {node} timers connect 2\n neighbor {node} capability extended-nexthop\n",
+        setup.asn, setup.node_asn
     );
+    if !setup.active {
+        writeln!(text, " neighbor {node} passive").unwrap();
+    }
     if let Some(password) = &setup.password {
         writeln!(text, " neighbor {node} password {password}").unwrap();
     }

@@ -17,8 +17,13 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     if let Some(password) = &setup.password {
         writeln!(text, "auth-password = \"{password}\"").unwrap();
     }
-    text.push_str("[neighbors.transport.config]\npassive-mode = true\n");
-    text.push_str("[neighbors.timers.config]\nhold-time = 9\n");
+    let passive = !setup.active;
+    writeln!(
+        text,
+        "[neighbors.transport.config]\npassive-mode = {passive}"
+    )
+    .unwrap();
+    text.push_str("[neighbors.timers.config]\nhold-time = 9\nconnect-retry = 2\n");
     if setup.gtsm {
         text.push_str("[neighbors.ttl-security.config]\nenabled = true\nttl-min = 255\n");
     }
@@ -26,9 +31,9 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
         text.push_str("[neighbors.graceful-restart.config]\nenabled = true\nrestart-time = 60\n");
     }
     for family in ["ipv4-unicast", "ipv6-unicast"] {
-        write!(
+        writeln!(
             text,
-            "[[neighbors.afi-safis]]\n[neighbors.afi-safis.config]\nafi-safi-name = \"{family}\"\n"
+            "[[neighbors.afi-safis]]\n[neighbors.afi-safis.config]\nafi-safi-name = \"{family}\""
         )
         .unwrap();
         if setup.graceful_restart {

@@ -136,6 +136,11 @@ impl Node {
             .update(|wanted| change(wanted.peers.get_mut(&self.name).unwrap()));
     }
 
+    /// Accepts connections of the router.
+    pub fn listen(&self) {
+        self.speaker.update(|wanted| wanted.listen = Some(179));
+    }
+
     pub fn drain(&self) {
         self.speaker.update(|wanted| wanted.drained = true);
     }

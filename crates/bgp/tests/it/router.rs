@@ -13,7 +13,7 @@ pub enum Kind {
     Gobgp,
 }
 
-/// How it is configured. It is of AS 65001 unless `asn` says otherwise, and waits for connections.
+/// How it is configured. It is of AS 65001 unless `asn` says otherwise.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub asn: u32,
@@ -24,6 +24,10 @@ pub struct Setup {
     /// Whether packets from farther away than one hop are dropped (RFC 5082).
     pub gtsm: bool,
     pub graceful_restart: bool,
+    /// Whether it connects, and does not only wait for connections.
+    pub active: bool,
+    /// Whether it finds the node by the interface (only with FRR).
+    pub unnumbered: bool,
     /// Prefixes that the router announces.
     pub announced: usize,
 }
@@ -55,6 +59,8 @@ impl Default for Setup {
             password: None,
             gtsm: false,
             graceful_restart: false,
+            active: false,
+            unnumbered: false,
             announced: 0,
         }
     }

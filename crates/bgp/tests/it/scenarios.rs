@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use landfall_bgp::peer::{Password, Peer, RemoteAsn};
+use landfall_bgp::peer::{Mode, Password, Peer, PeerAddress, RemoteAsn};
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 
 use crate::lab::{NODE, NODE_V6, is_inside, until};
@@ -22,8 +22,10 @@ macro_rules! with {
                 // Without the name of the crate.
                 let (_, name) = name.split_once("::").unwrap();
                 if is_inside(name) {
-                    let runtime = tokio::runtime::Builder::new_current_thread();
-                    let runtime = { runtime }.enable_all().build().unwrap();
+                    let runtime = tokio::runtime::Builder::new_current_thread()
+                        .enable_all()
+                        .build()
+                        .unwrap();
                     runtime.block_on(super::$scenario(Kind::$kind));
                 }
             }
@@ -47,6 +49,9 @@ mod frr {
         a_router_that_restarts_has_all_routes_again
         a_thousand_received_routes_are_counted
         a_drained_node_asks_for_other_paths
+        a_router_may_begin_the_session
+        both_sides_may_begin_and_one_session_stays
+        a_link_without_addresses_carries_routes_of_both_families
     );
 }
 
@@ -66,6 +71,8 @@ mod bird {
         a_router_that_restarts_has_all_routes_again
         a_thousand_received_routes_are_counted
         a_drained_node_asks_for_other_paths
+        a_router_may_begin_the_session
+        both_sides_may_begin_and_one_session_stays
     );
 }
 
@@ -85,6 +92,8 @@ mod gobgp {
         a_router_that_restarts_has_all_routes_again
         a_thousand_received_routes_are_counted
         a_drained_node_asks_for_other_paths
+        a_router_may_begin_the_session
+        both_sides_may_begin_and_one_session_stays
     );
 }
 
@@ -391,4 +400,79 @@ async fn a_drained_node_asks_for_other_paths(kind: Kind) {
     }
     node.stop().await;
     until("withdrawn", || router.route(V4).is_none()).await;
+}
+
+async fn a_router_may_begin_the_session(kind: Kind) {
+    let setup = Setup {
+        active: true,
+        password: Some("secret".into()),
+        ..Setup::default()
+    };
+    let router = Router::start(kind, setup);
+    let passive = Peer {
+        mode: Mode::Passive,
+        ..peer(&router.setup)
+    };
+    let node = Node::start(passive, routes(&[V4, V6], attributes()));
+    node.listen();
+    node.up().await;
+    let agreed = node.status().unwrap().agreed.unwrap();
+    assert_eq!(agreed.local.port(), 179);
+    until("the routes", || {
+        router.route(V4).is_some() && router.route(V6).is_some()
+    })
+    .await;
+    node.stop().await;
+}
+
+async fn both_sides_may_begin_and_one_session_stays(kind: Kind) {
+    let setup = Setup {
+        active: true,
+        ..Setup::default()
+    };
+    let router = Router::start(kind, setup);
+    let node = Node::start(peer(&router.setup), routes(&[V4], attributes()));
+    node.listen();
+    node.up().await;
+    until("the route", || router.route(V4).is_some()).await;
+    // What the other side begins meanwhile changes nothing.
+    let established = node.status().unwrap().counts.established;
+    for _ in 0..30 {
+        assert!(node.is_up() && router.route(V4).is_some());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(node.status().unwrap().counts.established, established);
+    node.stop().await;
+}
+
+async fn a_link_without_addresses_carries_routes_of_both_families(kind: Kind) {
+    let setup = Setup {
+        unnumbered: true,
+        ..Setup::default()
+    };
+    let router = Router::start(kind, setup);
+    let unnumbered = Peer {
+        address: PeerAddress::Interface("eth0".into()),
+        remote_asn: RemoteAsn::External,
+        source: None,
+        ..peer(&router.setup)
+    };
+    let node = Node::start(unnumbered, routes(&[V4, V6], Attributes::default()));
+    node.up().await;
+    for prefix in [V4, V6] {
+        until("the route", || router.route(prefix).is_some()).await;
+        let Some(std::net::IpAddr::V6(next_hop)) = router.route(prefix).unwrap().next_hop else {
+            panic!("{:?}", router.route(prefix));
+        };
+        assert!(next_hop.is_unicast_link_local(), "{next_hop}");
+    }
+    node.stop().await;
+    // An interface that is not there is named.
+    let wrong = Peer {
+        address: PeerAddress::Interface("eth7".into()),
+        ..peer(&router.setup)
+    };
+    let node = Node::start(wrong, routes(&[V4], Attributes::default()));
+    node.fails("InterfaceMissing").await;
+    node.stop().await;
 }

@@ -26,7 +26,6 @@ mod kube_proxy;
 mod last_known;
 mod lifecycle;
 mod metal;
-mod metal_rows;
 mod metallb;
 mod openstack;
 mod outage;

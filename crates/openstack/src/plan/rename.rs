@@ -163,16 +163,19 @@ pub(super) fn tag(
             tags.push(tag);
         }
     }
-    plan.push(
-        Step::UpdateLoadBalancer {
-            load_balancer: balancer.id.clone(),
-            changes: LoadBalancerRequest {
-                tags: Some(tags),
-                ..LoadBalancerRequest::default()
-            },
+    let because = if missing(&have.names.load_balancer) || extra.iter().any(missing) {
+        "the tag of the Service is missing"
+    } else {
+        "marks of the cluster and the Service are missing"
+    };
+    let step = Step::UpdateLoadBalancer {
+        load_balancer: balancer.id.clone(),
+        changes: LoadBalancerRequest {
+            tags: Some(tags),
+            ..LoadBalancerRequest::default()
         },
-        "the tag of the Service is missing",
-    );
+    };
+    plan.push(step, because);
 }
 
 /// The mark of our cluster on a load balancer that was made for a Service of another one, or by a

@@ -228,8 +228,8 @@ pub(super) fn built_once(
     ));
     // Renamed into place, so that an interrupted build leaves nothing that looks like a program.
     let part = cache.join(format!("{name}.part"));
-    let built = build(&part).map_err(missing);
-    built
+    let outcome = build(&part).map_err(missing);
+    outcome
         .and_then(|()| fs::rename(&part, &path).map_err(failed))
         .map(|()| path)
 }
