@@ -21,6 +21,7 @@ mod health;
 pub mod lease;
 pub mod objects;
 pub mod own_pod;
+pub mod password;
 mod proxy_env;
 pub mod report;
 mod retry;

@@ -33,7 +33,6 @@ pub(crate) fn status(want: &Intent, have: &Observed, data_plane: DataPlane) -> P
     let matters = |it: &&Announced| held.is_empty() || held.contains(&it.address);
     for announced in have.announced.iter().filter(matters) {
         status.waiting.extend(silence(spec, have, announced));
-        status.remarks.extend(not_by_bgp(announced));
     }
     status.waiting.extend(without_endpoints(want, spec));
     status
@@ -74,10 +73,14 @@ fn silence(spec: &LoadBalancerSpec, have: &Observed, announced: &Announced) -> O
         address,
         pool,
         by_l2,
+        by_bgp,
         ..
     } = announced;
     // Without its pool it is about to move, which is reported with the claim.
     let pool = pool.as_ref()?;
+    if *by_bgp > 0 {
+        return None;
+    }
     if *by_l2 > 0 {
         return (announced.l2_selects_services && spec.address.sharing_key.is_some()).then(|| {
             let message = format!(
@@ -90,28 +93,17 @@ fn silence(spec: &LoadBalancerSpec, have: &Observed, announced: &Announced) -> O
     }
     let message = if have.has_advertisements {
         format!(
-            "{address} is not announced: no L2Advertisement is for pool {pool} and this Service"
+            "{address} is not announced: no L2Advertisement or BGPAdvertisement is for pool {pool} \
+             and this Service"
         )
     } else {
-        format!("{address} is not announced: there is no L2Advertisement")
+        format!("{address} is not announced: there is no L2Advertisement or BGPAdvertisement")
     };
     let remedy = format!(
-        "create an L2Advertisement for pool {pool}; one without a spec announces all pools on all \
-         nodes"
+        "create an L2Advertisement for pool {pool}, or a BGPAdvertisement and a BGPPeer; one \
+         without a spec announces all pools on all nodes"
     );
     Some(Reason::warning(Code::NotAnnounced, message).remedy(remedy))
-}
-
-/// Remarks that an address is not announced by BGP although that was asked for.
-fn not_by_bgp(announced: &Announced) -> Option<Reason> {
-    (announced.by_bgp > 0).then(|| {
-        let message = format!(
-            "{} is not announced by BGP: BGPAdvertisements are validated, and not carried out yet",
-            announced.address
-        );
-        Reason::warning(Code::OptionNotSupported, message)
-            .remedy("announce the pool with an L2Advertisement")
-    })
 }
 
 /// Returns that the Service has no endpoint: then no node announces its addresses.

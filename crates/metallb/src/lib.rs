@@ -33,6 +33,7 @@ mod l2_advertisement;
 mod objects;
 mod pools;
 mod selectors;
+mod service_bgp_status;
 mod service_l2_status;
 mod time;
 
@@ -45,4 +46,5 @@ pub use findings::{Findings, ObjectName};
 pub use l2_advertisement::{L2Advertisement, Preference, SelectedNodes};
 pub use pools::PoolChoice;
 pub use selectors::Selectors;
+pub use service_bgp_status::ServiceBgpStatus;
 pub use service_l2_status::ServiceL2Status;

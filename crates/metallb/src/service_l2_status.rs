@@ -27,16 +27,21 @@ const SERVICE_NAME: &str = "metallb.io/service-name";
 /// The label with the namespace of the Service.
 const SERVICE_NAMESPACE: &str = "metallb.io/service-namespace";
 
+/// Returns the labels of an object that says something of a Service on a node.
+pub(crate) fn labels(node: &str, service: &ServiceKey) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        (NODE, node.to_owned()),
+        (SERVICE_NAME, service.name().to_owned()),
+        (SERVICE_NAMESPACE, service.namespace().to_owned()),
+    ])
+}
+
 // === impl ServiceL2Status ===
 
 impl ServiceL2Status {
     /// Returns the labels of the object.
     pub fn labels(&self) -> BTreeMap<&'static str, String> {
-        BTreeMap::from([
-            (NODE, self.node.clone()),
-            (SERVICE_NAME, self.service.name().to_owned()),
-            (SERVICE_NAMESPACE, self.service.namespace().to_owned()),
-        ])
+        labels(&self.node, &self.service)
     }
 
     /// Returns `status`.

@@ -6,6 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+mod bgp;
+
+pub use bgp::{BfdView, PeerMessages, PeerView, RouteView};
+
 use crate::id::{ServiceKey, Uid};
 use crate::intent::{AddressSpec, LeftOut};
 use crate::listener::{
@@ -34,6 +38,12 @@ pub struct InstanceView {
     pub pools: Vec<PoolView>,
     /// Services of type LoadBalancer that are this instance's, by key.
     pub services: Vec<ServiceView>,
+    /// The sessions with routers, where this process has any.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub peers: Vec<PeerView>,
+    /// What is announced to routers.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub routes: Vec<RouteView>,
 }
 
 /// An address pool.
@@ -325,6 +335,9 @@ pub struct MetricsView {
 pub struct SpeakerMetrics {
     /// What it announces.
     pub announces: Vec<AnnouncedView>,
+    /// Its sessions with routers.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub peers: Vec<PeerView>,
     /// Addresses that it is to announce and cannot.
     pub failing: u64,
     /// Live speakers, this one included.
@@ -345,6 +358,8 @@ pub struct SpeakerMetrics {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AnnouncedView {
+    /// `layer2` or `bgp`.
+    pub protocol: String,
     /// The node of the speaker.
     pub node: String,
     /// The address.

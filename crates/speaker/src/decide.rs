@@ -20,15 +20,23 @@ use crate::board::{Board, ServiceFacts};
 use crate::layer2;
 use crate::metadata::Metadata;
 use crate::plane::{Plane, Serves};
+use crate::routes::Withheld;
+use crate::routing::{Router, Routing};
 
 /// The resources that decide something here.
-pub const RESOURCES: &[ResourceKind] = &[ResourceKind::L2Advertisement];
+pub const RESOURCES: &[ResourceKind] = &[
+    ResourceKind::BfdProfile,
+    ResourceKind::BgpAdvertisement,
+    ResourceKind::BgpPeer,
+    ResourceKind::Community,
+    ResourceKind::L2Advertisement,
+];
 
 /// Where this node says that it announces a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announces {
-    /// The interfaces; none: all.
-    pub interfaces: BTreeSet<String>,
+    /// The interfaces, none of them being all, or the routers.
+    pub through: BTreeSet<String>,
     /// Another node announced it before, as far as this one knows.
     pub took_over: bool,
 }
@@ -41,6 +49,7 @@ pub struct Decider {
     world: Follower,
     config: Config,
     board: Board,
+    router: Router,
     members: Arc<Members>,
     interfaces: Vec<Interface>,
     reported: BTreeMap<String, Metadata>,
@@ -61,6 +70,7 @@ impl Decider {
             world: Follower::default(),
             config: Config::default(),
             board: Board::new(own, rules),
+            router: Router::new(own, rules.ignore_exclude_label),
             members: Arc::default(),
             interfaces: Vec::new(),
             reported: BTreeMap::new(),
@@ -98,6 +108,7 @@ impl Decider {
             for key in &changes.services {
                 self.take_service(key);
             }
+            self.router.settle(&self.config);
         }
     }
 
@@ -129,9 +140,17 @@ impl Decider {
         let services = self.world.services();
         let facts = services.filter_map(|row| {
             let facts = self.facts(&row)?;
-            Some((row.key.clone(), facts))
+            Some((row, facts))
         });
         let facts: Vec<_> = facts.collect();
+        self.router.begin(&self.config, &self.world);
+        for (row, facts) in &facts {
+            self.router
+                .take(&self.config, &row.key, Some((&**row, facts)));
+        }
+        self.router.settle(&self.config);
+        let facts = facts.into_iter();
+        let facts = facts.map(|(row, facts)| (row.key.clone(), facts));
         self.board.set_advertisements(advertisements, facts);
         self.evaluate_nodes();
     }
@@ -153,7 +172,9 @@ impl Decider {
             plane.take(&self.world, key);
         }
         let row = self.world.service(key);
-        let facts = row.and_then(|row| self.facts(&row));
+        let facts = row.as_ref().and_then(|row| self.facts(row));
+        let taken = row.as_deref().zip(facts.as_ref());
+        self.router.take(&self.config, key, taken);
         self.board.set_service(key, facts);
     }
 
@@ -257,11 +278,21 @@ impl Decider {
                 let entry = all.entry(key.clone()).or_default();
                 entry.took_over |= owned.start == Start::TakeOver;
                 if let Scope::Only(names) = &owned.interfaces {
-                    entry.interfaces.extend(names.iter().cloned());
+                    entry.through.extend(names.iter().cloned());
                 }
             }
         }
         all
+    }
+
+    /// What this node announces by BGP, and to which routers.
+    pub const fn routing(&self) -> &Arc<Routing> {
+        self.router.routing()
+    }
+
+    /// Returns why this node announces nothing of a Service by BGP; `None` if it does.
+    pub fn why_not_by_bgp(&self, key: &ServiceKey) -> Option<&Withheld> {
+        self.router.why_not(key)
     }
 
     /// The Services that hold an address, with their UIDs.

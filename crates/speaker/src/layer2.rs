@@ -23,7 +23,7 @@ const SHARING_KEYS: [&str; 3] = [
 ];
 
 /// The label that excludes a node, with any value.
-const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+pub(crate) const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// Returns the advertisements, evaluated for these nodes. A node that is known to have none of the
 /// interfaces of an advertisement is not selected by it: another one can announce instead.

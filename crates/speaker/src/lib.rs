@@ -5,7 +5,8 @@
 //!   facts ─┐                       ┌─> announcer (ARP, NDP)
 //! members ─┼─> decide ─> board ────┼─> membership (what this node reports, where others may be)
 //!   links ─┘   (pure)   (elections)└─> status objects and events
-//!                 └─> plane ──> serve ──> listeners and routes (`dataPlane: landfall`)
+//!                 ├─> plane ──> serve ──> listeners and routes (`dataPlane: landfall`)
+//!                 └─> routing ──> sessions ──> routers (BGP, BFD)
 //! ```
 //!
 //! It needs no Lease and never writes a Service, and it works on what it knows while the API server
@@ -16,7 +17,11 @@ pub mod comparison;
 pub mod decide;
 pub mod layer2;
 pub mod metadata;
+pub mod peers;
 pub mod plane;
+pub mod routes;
+pub mod routing;
 pub mod serve;
+pub mod sessions;
 pub mod status;
 pub mod task;

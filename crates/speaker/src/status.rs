@@ -1,13 +1,14 @@
-//! The status objects of this node: one `ServiceL2Status` for each Service that it announces. They
-//! are written by a task of its own, so that no announcement waits for the API server.
+//! The status objects of this node: one `ServiceL2Status` and one `ServiceBGPStatus` for each
+//! Service that it announces so. They are written by a task for each kind, so that no announcement
+//! waits for the API server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_engine::report::{OwnKind, OwnObject, OwnReport, Owner, ReportError};
-use landfall_metallb::ServiceL2Status;
+use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::ServiceKey;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -26,9 +27,32 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// What this node is to say: nothing yet, or where it announces each Service.
 pub type Desired = Option<Arc<BTreeMap<ServiceKey, Announces>>>;
 
-/// Writes the status objects of a node.
+/// What a status object says.
+pub trait Said: PartialEq + Sized + Send + Sync + 'static {
+    /// Its kind in CamelCase.
+    const KIND: &'static str;
+    /// Its name in paths.
+    const PLURAL: &'static str;
+    /// How names of objects begin.
+    const PREFIX: &'static str;
+
+    /// Makes what is said of a Service that a node announces; `through`: on which interfaces, or to
+    /// which routers.
+    fn new(node: &str, service: ServiceKey, through: BTreeSet<String>) -> Self;
+
+    /// Reads `status`. `None` while it is not written completely.
+    fn read(status: &Value) -> Option<Self>;
+
+    /// Returns `status`.
+    fn status(&self) -> Value;
+
+    /// Returns the labels of the object.
+    fn labels(&self) -> BTreeMap<&'static str, String>;
+}
+
+/// Writes the status objects of one kind of a node.
 #[derive(Debug)]
-pub struct Statuses<R> {
+pub struct Statuses<R, S> {
     reporter: Arc<R>,
     node: Arc<str>,
     /// The namespace of the resources.
@@ -36,12 +60,12 @@ pub struct Statuses<R> {
     /// What the objects disappear with.
     owner: Option<Owner>,
     /// What is there, once it was read.
-    written: Option<BTreeMap<String, ServiceL2Status>>,
+    written: Option<BTreeMap<String, S>>,
 }
 
 // === impl Statuses ===
 
-impl<R: OwnReport> Statuses<R> {
+impl<R: OwnReport, S: Said> Statuses<R, S> {
     /// Nothing is read or written yet.
     pub fn new(reporter: Arc<R>, node: &str, namespace: &str, owner: Option<Owner>) -> Self {
         Self {
@@ -94,16 +118,12 @@ impl<R: OwnReport> Statuses<R> {
 
     async fn settle_from(
         &self,
-        written: &mut BTreeMap<String, ServiceL2Status>,
+        written: &mut BTreeMap<String, S>,
         wanted: &BTreeMap<ServiceKey, Announces>,
     ) -> Result<(), ReportError> {
         let named = wanted.iter().map(|(key, announces)| {
-            let status = ServiceL2Status {
-                node: self.node.to_string(),
-                service: key.clone(),
-                interfaces: announces.interfaces.clone(),
-            };
-            (self.name(key), (status, announces))
+            let status = S::new(&self.node, key.clone(), announces.through.clone());
+            (self.name(key), (key, status, announces))
         });
         let named: BTreeMap<_, _> = named.collect();
         let gone = written.keys().filter(|name| !named.contains_key(*name));
@@ -111,14 +131,14 @@ impl<R: OwnReport> Statuses<R> {
             self.reporter.delete_own(&self.object(&name, None)).await?;
             written.remove(&name);
         }
-        for (name, (status, announces)) in named {
+        for (name, (service, status, announces)) in named {
             if written.get(&name) == Some(&status) {
                 continue;
             }
             let object = self.object(&name, Some(&status));
             self.reporter.write_own(&object, &status.status()).await?;
             if !written.contains_key(&name) && announces.took_over {
-                let selector = self.of_others(&status.service);
+                let selector = self.of_others(service);
                 self.reporter
                     .delete_matching(&self.kind(), &selector)
                     .await?;
@@ -129,19 +149,15 @@ impl<R: OwnReport> Statuses<R> {
         Ok(())
     }
 
-    async fn read(&self) -> Result<BTreeMap<String, ServiceL2Status>, ReportError> {
+    async fn read(&self) -> Result<BTreeMap<String, S>, ReportError> {
         let selector = format!("metallb.io/node={}", self.node);
         let kind = self.kind();
         let found = self.reporter.list_own::<Value>(&kind, &selector);
         let found = found.await?.into_iter();
         // One without a status that can be read is not what is wanted, whatever is wanted.
-        let nothing = || ServiceL2Status {
-            node: String::new(),
-            service: ServiceKey::new("", ""),
-            interfaces: std::collections::BTreeSet::new(),
-        };
+        let nothing = || S::new("", ServiceKey::new("", ""), BTreeSet::new());
         let read = found.map(|(name, status)| {
-            let status = status.and_then(|status| ServiceL2Status::read(&status));
+            let status = status.and_then(|status| S::read(&status));
             (name, status.unwrap_or_else(nothing))
         });
         Ok(read.collect())
@@ -151,7 +167,7 @@ impl<R: OwnReport> Statuses<R> {
     fn name(&self, key: &ServiceKey) -> String {
         let mut hash = Sha256::new();
         hash.update(format!("{}#{key}", self.node));
-        let mut name = "l2-".to_owned();
+        let mut name = S::PREFIX.to_owned();
         for byte in hash.finalize().iter().take(8) {
             // Writing into a string cannot fail.
             let _ = write!(name, "{byte:02x}");
@@ -162,14 +178,14 @@ impl<R: OwnReport> Statuses<R> {
     fn kind(&self) -> OwnKind {
         OwnKind {
             api_version: "metallb.io/v1beta1",
-            kind: "ServiceL2Status",
-            plural: "servicel2statuses",
+            kind: S::KIND,
+            plural: S::PLURAL,
             namespace: Some(self.namespace.clone()),
         }
     }
 
-    fn object(&self, name: &str, status: Option<&ServiceL2Status>) -> OwnObject {
-        let labels = status.map(ServiceL2Status::labels).unwrap_or_default();
+    fn object(&self, name: &str, status: Option<&S>) -> OwnObject {
+        let labels = status.map(S::labels).unwrap_or_default();
         OwnObject {
             kind: self.kind(),
             name: name.to_owned(),
@@ -189,5 +205,59 @@ impl<R: OwnReport> Statuses<R> {
             service.namespace(),
             self.node
         )
+    }
+}
+
+// === impl Said ===
+
+impl Said for ServiceL2Status {
+    const KIND: &'static str = "ServiceL2Status";
+    const PLURAL: &'static str = "servicel2statuses";
+    const PREFIX: &'static str = "l2-";
+
+    fn new(node: &str, service: ServiceKey, interfaces: BTreeSet<String>) -> Self {
+        Self {
+            node: node.to_owned(),
+            service,
+            interfaces,
+        }
+    }
+
+    fn read(status: &Value) -> Option<Self> {
+        Self::read(status)
+    }
+
+    fn status(&self) -> Value {
+        self.status()
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, String> {
+        self.labels()
+    }
+}
+
+impl Said for ServiceBgpStatus {
+    const KIND: &'static str = "ServiceBGPStatus";
+    const PLURAL: &'static str = "servicebgpstatuses";
+    const PREFIX: &'static str = "bgp-";
+
+    fn new(node: &str, service: ServiceKey, peers: BTreeSet<String>) -> Self {
+        Self {
+            node: node.to_owned(),
+            service,
+            peers,
+        }
+    }
+
+    fn read(status: &Value) -> Option<Self> {
+        Self::read(status)
+    }
+
+    fn status(&self) -> Value {
+        self.status()
+    }
+
+    fn labels(&self) -> BTreeMap<&'static str, String> {
+        self.labels()
     }
 }

@@ -21,6 +21,7 @@ use tracing::info;
 
 use crate::decide::Decider;
 use crate::plane::Serves;
+use crate::routing::Routing;
 use crate::status::Desired;
 
 /// The time in which members find each other after a start. A node that announced at once would
@@ -78,6 +79,7 @@ pub struct Speaker<R> {
     is_to_compare: bool,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
+    routing: watch::Sender<Option<Arc<Routing>>>,
     view: watch::Sender<Arc<SpeakerView>>,
 }
 
@@ -88,6 +90,8 @@ pub struct Outputs {
     pub desired: watch::Receiver<Desired>,
     /// What this node is to serve itself.
     pub serves: watch::Receiver<Arc<Serves>>,
+    /// What this node is to announce by BGP; `None` while not everything is known.
+    pub routing: watch::Receiver<Option<Arc<Routing>>>,
     /// What people see.
     pub view: watch::Receiver<Arc<SpeakerView>>,
 }
@@ -110,6 +114,7 @@ impl<R: OwnReport> Speaker<R> {
     pub fn new(parts: Parts<R>, decider: Decider) -> (Self, Outputs) {
         let (desired, wanted) = watch::channel(None);
         let (serving, served) = watch::channel(Arc::default());
+        let (routing, routed) = watch::channel(None);
         let (view, seen) = watch::channel(Arc::default());
         let speaker = Self {
             parts,
@@ -123,11 +128,13 @@ impl<R: OwnReport> Speaker<R> {
             is_to_compare: false,
             desired,
             serves: serving,
+            routing,
             view,
         };
         let outputs = Outputs {
             desired: wanted,
             serves: served,
+            routing: routed,
             view: seen,
         };
         (speaker, outputs)
@@ -230,6 +237,13 @@ impl<R: OwnReport> Speaker<R> {
             self.serves.send_if_modified(|served| {
                 let is_new = !Arc::ptr_eq(served, &serves);
                 *served = serves;
+                is_new
+            });
+            // Routers hear of all routes at once: after a restart they drop what is missing.
+            let routing = self.decider.routing();
+            self.routing.send_if_modified(|routed| {
+                let is_new = routed.as_ref() != Some(routing);
+                *routed = Some(Arc::clone(routing));
                 is_new
             });
         }

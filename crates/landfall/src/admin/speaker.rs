@@ -1,7 +1,7 @@
 //! The admin endpoint's view of a speaker.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use landfall_kube::Health;
@@ -12,6 +12,7 @@ use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
 use landfall_proxy::Proxy;
 use landfall_speaker::serve::ServingView;
+use landfall_speaker::sessions::Sessions;
 use landfall_speaker::task::SpeakerView;
 use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
@@ -30,6 +31,7 @@ pub struct SpeakerApi {
     changes: watch::Sender<u64>,
     /// Where this node serves addresses itself.
     data_plane: Option<ServedView>,
+    sessions: Arc<Sessions>,
 }
 
 /// What a node serves itself.
@@ -51,6 +53,7 @@ impl SpeakerApi {
         view: watch::Receiver<Arc<SpeakerView>>,
         health: watch::Receiver<Health>,
         membership: Membership,
+        sessions: Arc<Sessions>,
         node: &str,
     ) -> Self {
         Self {
@@ -61,6 +64,7 @@ impl SpeakerApi {
             started: Timestamp::now().to_string(),
             changes: watch::Sender::new(0),
             data_plane: None,
+            sessions,
         }
     }
 
@@ -73,6 +77,7 @@ impl SpeakerApi {
         let view = self.view.borrow().clone();
         let announces = view.announces.iter().flat_map(|(address, services)| {
             services.iter().map(|service| AnnouncedView {
+                protocol: "layer2".to_owned(),
                 node: self.node.clone(),
                 address: *address,
                 service: service.clone(),
@@ -80,7 +85,10 @@ impl SpeakerApi {
         });
         let counts = self.membership.counts();
         SpeakerMetrics {
-            announces: announces.collect(),
+            announces: announces
+                .chain(self.sessions.announced(&self.node))
+                .collect(),
+            peers: self.sessions.peers(&self.node, Instant::now()),
             failing: view.failing.len() as u64,
             members: 1 + view.members.len() as u64,
             members_died: counts.died,
@@ -110,6 +118,9 @@ impl landfall_web::Instance for SpeakerApi {
                 format!("{address} is not announced: {why}"),
             )
         });
+        let shown = self.sessions.shown.borrow().clone();
+        let clashes = shown.routing.problems.iter();
+        let sessions = clashes.chain(shown.problems.values()).cloned();
         let health = self.health.borrow().clone();
         let unseen = health.failing().map(|(what, why)| {
             Reason::warning(
@@ -123,7 +134,9 @@ impl landfall_web::Instance for SpeakerApi {
             started: self.started.clone(),
             ready,
             waiting,
-            problems: unseen.chain(failing).collect(),
+            problems: unseen.chain(failing).chain(sessions).collect(),
+            peers: self.sessions.peers(&self.node, Instant::now()),
+            routes: self.sessions.routes(&self.node),
             services: self
                 .data_plane
                 .iter()

@@ -39,6 +39,8 @@ pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
                 .values()
                 .map(|record| drawn(handle, pages, record))
                 .collect(),
+            peers: Vec::new(),
+            routes: Vec::new(),
         }
     })
 }

@@ -12,7 +12,9 @@ use super::{AdminArgs, ClusterArgs, InstancesArgs, TextOutput};
 #[command(after_help = "Examples:\n  \
                  landfall get services\n  \
                  landfall get svc -o wide\n  \
-                 landfall get services -o json | jq '.items[].status'")]
+                 landfall get services -o json | jq '.items[].status'\n  \
+                 landfall get peers --admin 127.0.0.1:9641\n  \
+                 landfall get routes --admin 127.0.0.1:9641")]
 pub struct GetArgs {
     /// The kind of the objects
     #[arg(value_enum)]
@@ -124,6 +126,12 @@ pub enum Kind {
     /// Services of type LoadBalancer
     #[value(aliases = ["service", "svc"])]
     Services,
+    /// Sessions of a speaker with routers: BGP and BFD
+    #[value(alias = "peer")]
+    Peers,
+    /// Prefixes that a speaker announces by BGP
+    #[value(alias = "route")]
+    Routes,
 }
 
 /// How `get` prints.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -55,6 +56,10 @@ pub struct SpeakerArgs {
     /// the same setting, and none of MetalLB's may run beside them
     #[arg(long)]
     pub require_able_nodes: bool,
+    /// How long a stop waits once the routers were asked to prefer other nodes, in seconds; only
+    /// where a BGP session has routes that its router does not keep while a speaker restarts
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = drain_time)]
+    pub drain_time: Duration,
     /// Address of health, metrics and JSON
     #[arg(
         long,
@@ -73,4 +78,11 @@ pub struct SpeakerArgs {
     /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// A stop as a whole may take half a minute.
+fn drain_time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= 20);
+    let seconds = seconds.ok_or("a number of seconds, 20 at most")?;
+    Ok(Duration::from_secs(seconds))
 }

@@ -1,4 +1,4 @@
-//! `landfall get services`: what a running instance holds, as kubectl would list it.
+//! `landfall get`: what a running instance holds, as kubectl would list it.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,9 +13,13 @@ use crate::cli::{ClusterArgs, GetArgs, GetOutput, Kind};
 use crate::cluster::Known;
 use crate::{config, table};
 
+mod routers;
+
 /// Runs the command.
 pub async fn run(args: GetArgs) -> anyhow::Result<()> {
-    let Kind::Services = args.kind;
+    if args.kind != Kind::Services {
+        return routers::run(&args).await;
+    }
     let asked = AnswerSource::of(&args).await?;
     let text = match args.output {
         None | Some(GetOutput::Wide) => {

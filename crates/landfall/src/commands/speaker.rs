@@ -15,6 +15,7 @@ use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
+use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::status::{Desired, Statuses};
@@ -31,6 +32,7 @@ use crate::config;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
+mod peers;
 mod plane;
 
 /// How long a stop may take: what is served here is served by other nodes then.
@@ -77,14 +79,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
 
     let (facts, sources) = follow(&connection, &namespace, args.admin, &others).await?;
     let Lifetime { tasks, cancel } = &others;
-    let reporter = OwnReports::new(
-        connection.clone(),
-        "landfall.dev/speaker",
-        &args.node_name,
-        tasks,
-        cancel,
-    );
-    let reporter = Arc::new(reporter);
+    let reporter = own_reports(&connection, &args.node_name, &others);
     let parts = Parts {
         node: args.node_name.as_str().into(),
         facts,
@@ -98,18 +93,24 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (speaker, outputs) = Speaker::new(parts, decider);
     let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
+    let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
     let Outputs { desired, view, .. } = outputs;
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
+    let said = (desired, sessions.desired.clone());
     let node = args.node_name.clone();
-    let reporting = write_statuses(connection, reporter, node, namespace, desired);
+    let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
-    let api = SpeakerApi::new(view, sources.health(), membership, &args.node_name);
+    let (health, of_api) = (sources.health(), Arc::clone(&sessions));
+    let api = SpeakerApi::new(view, health, membership, of_api, &args.node_name);
     let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
+    let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
     tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
 
     let outcome = end_of(&stop, &ended).await;
+    // Routers go over to others first, while everything here goes on.
+    sessions.end(drain).await;
     // The others take over before this node is silent: what still arrives here is forwarded.
     members.end().await;
     announcing.end().await;
@@ -118,6 +119,13 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     }
     others.end().await;
     outcome
+}
+
+fn own_reports(connection: &Connection, node: &str, lifetime: &Lifetime) -> Arc<OwnReports> {
+    let Lifetime { tasks, cancel } = lifetime;
+    let connection = connection.clone();
+    let reports = OwnReports::new(connection, "landfall.dev/speaker", node, tasks, cancel);
+    Arc::new(reports)
 }
 
 /// Follows the cluster, and this machine where its admin endpoint answers at all addresses: none of
@@ -263,7 +271,7 @@ async fn write_statuses(
     reporter: Arc<OwnReports>,
     node: String,
     namespace: String,
-    desired: watch::Receiver<Desired>,
+    (layer2, bgp): (watch::Receiver<Desired>, watch::Receiver<Desired>),
 ) {
     // What is owned from another namespace is taken for orphaned, and deleted.
     let owner = if connection.namespace() == namespace {
@@ -271,8 +279,10 @@ async fn write_statuses(
     } else {
         None
     };
-    let statuses = Statuses::new(reporter, &node, &namespace, owner);
-    statuses.run(desired).await;
+    let of_layer2: Statuses<_, ServiceL2Status> =
+        Statuses::new(Arc::clone(&reporter), &node, &namespace, owner.clone());
+    let of_bgp: Statuses<_, ServiceBgpStatus> = Statuses::new(reporter, &node, &namespace, owner);
+    tokio::join!(of_layer2.run(layer2), of_bgp.run(bgp));
 }
 
 /// The `DaemonSet` of the own Pod.

@@ -29,6 +29,7 @@ mod metal;
 mod metallb;
 mod openstack;
 mod outage;
+mod peers;
 mod plane;
 mod pools;
 mod refusals;

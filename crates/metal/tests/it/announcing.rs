@@ -69,21 +69,16 @@ async fn a_sharing_key_and_an_advertisement_that_selects_services_exclude_each_o
 }
 
 #[tokio::test]
-async fn an_advertisement_by_bgp_is_accepted_and_said_not_to_be_carried_out() {
+async fn an_advertisement_by_bgp_alone_announces_an_address() {
     let mut site = Site::with(&[pool("a", &["192.0.2.0/30"])]);
     site.serve("web");
     let row = web("web");
-    assert_eq!(
-        site.set(&[pool("a", &["192.0.2.0/30"])], &[bgp(), l2(json!({}))]),
-        []
-    );
+    assert_eq!(site.set(&[pool("a", &["192.0.2.0/30"])], &[bgp()]), []);
     site.addresses(&row).await;
     let status = site.status(&site.spec(&row)).await;
-    assert_eq!(status.waiting, [], "layer 2 announces it");
-    assert_eq!(status.remarks.len(), 1);
-    assert_eq!(status.remarks[0].code, Code::OptionNotSupported);
-    assert_eq!(status.remarks[0].severity, Severity::Warning);
-    site.set(&[pool("a", &["192.0.2.0/30"])], &[bgp()]);
+    assert_eq!(status.waiting, []);
+    assert_eq!(status.remarks, []);
+    site.set(&[pool("a", &["192.0.2.0/30"])], &[]);
     assert_eq!(site.waiting(&row).await, [Code::NotAnnounced]);
 }
 

@@ -221,7 +221,7 @@ fn only_what_is_really_announced_is_said_of_a_service() {
     let said = decider.announces(&view);
     let key = ServiceKey::new("default", "web");
     assert_eq!(said.keys().collect::<Vec<_>>(), [&key]);
-    assert!(said[&key].interfaces.is_empty() && said[&key].took_over);
+    assert!(said[&key].through.is_empty() && said[&key].took_over);
     assert_eq!(decider.holders(address()).len(), 1);
     decider.take_facts(vec![Fact::ServiceGone(key)]);
     assert!(decider.announces(&view).is_empty());

@@ -12,5 +12,6 @@ mod decide;
 mod lab;
 mod network;
 mod plane;
+mod routes;
 mod status;
 mod support;

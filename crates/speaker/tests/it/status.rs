@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
+use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::{ServiceKey, Uid};
 use landfall_speaker::decide::Announces;
 use landfall_speaker::status::Statuses;
@@ -85,14 +86,14 @@ impl OwnReport for Server {
 
 fn announces(names: &[&str], took_over: bool) -> BTreeMap<ServiceKey, Announces> {
     let said = Announces {
-        interfaces: BTreeSet::from(["eth0".to_owned()]),
+        through: BTreeSet::from(["eth0".to_owned()]),
         took_over,
     };
     let keys = names.iter().map(|name| ServiceKey::new("shop", name));
     keys.map(|key| (key, said.clone())).collect()
 }
 
-fn statuses(server: &Arc<Server>) -> Statuses<Server> {
+fn statuses(server: &Arc<Server>) -> Statuses<Server, ServiceL2Status> {
     Statuses::new(Arc::clone(server), "node-a", "metallb-system", None)
 }
 
@@ -173,4 +174,24 @@ async fn what_could_not_be_written_is_written_later() {
     *server.is_away.lock().unwrap() = false;
     writer.settle(&wanted).await.unwrap();
     assert_eq!(server.take_writes(), ["write web"]);
+}
+
+#[tokio::test]
+async fn the_routers_of_a_service_are_written_to_an_object_of_another_kind() {
+    let server = Arc::new(Server::default());
+    let mut statuses: Statuses<_, ServiceBgpStatus> =
+        Statuses::new(Arc::clone(&server), "node-a", "metallb-system", None);
+    let said = Announces {
+        through: BTreeSet::from(["one".to_owned(), "two".to_owned()]),
+        took_over: false,
+    };
+    let wanted = BTreeMap::from([(ServiceKey::new("shop", "web"), said)]);
+    statuses.settle(&wanted).await.unwrap();
+    let objects = server.objects.lock().unwrap().clone();
+    let (name, status) = objects.first_key_value().unwrap();
+    assert!(name.starts_with("bgp-"), "{name}");
+    assert_eq!(status["peers"], serde_json::json!(["one", "two"]));
+    let read = ServiceBgpStatus::read(status).unwrap();
+    assert_eq!(read.service, ServiceKey::new("shop", "web"));
+    assert_eq!(read.node, "node-a");
 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, ProxyProtocol};
 use landfall_model::rows::Family;
 use landfall_model::view::{
-    AnnouncedView, CloudCallsView, Health, HistogramView, InstanceView, ListenerView, MeasuredView,
-    MetricsView, PoolView, ResourcesView, SecretsView, ServiceView, SpeakerMetrics, TimesView,
+    AnnouncedView, BfdView, CloudCallsView, Health, HistogramView, InstanceView, ListenerView,
+    MeasuredView, MetricsView, PeerMessages, PeerView, PoolView, ResourcesView, SecretsView,
+    ServiceView, SpeakerMetrics, TimesView,
 };
 use landfall_model::{
     Code, ConditionType, IngressAddress, PlannedKind, PlannedStep, Protocol, Reason, ServiceKey,
@@ -41,6 +42,35 @@ pub fn by_name(name: &str) -> Option<InstanceView> {
 pub const NAMES: [&str; 7] = [
     "shop", "healthy", "broken", "empty", "starting", "many", "hostile",
 ];
+
+/// The session of a speaker with a router.
+fn peer() -> PeerView {
+    PeerView {
+        name: "tor".to_owned(),
+        node: "node-1".to_owned(),
+        address: "192.0.2.254".to_owned(),
+        port: 179,
+        local_asn: 64_500,
+        remote_asn: "64501".to_owned(),
+        state: "Established".to_owned(),
+        state_seconds: 90,
+        bfd: Some(BfdView {
+            state: "Up".to_owned(),
+            ups: 2,
+            downs: 1,
+            ..BfdView::default()
+        }),
+        prefixes_wanted: 3,
+        prefixes_sent: 2,
+        messages: PeerMessages {
+            opens_sent: 1,
+            updates_sent: 4,
+            keepalives_received: 7,
+            ..PeerMessages::default()
+        },
+        ..PeerView::default()
+    }
+}
 
 /// An instance that is up, with one pool and no Services.
 pub fn empty() -> InstanceView {
@@ -251,10 +281,12 @@ pub fn metrics() -> MetricsView {
         left_out_log_lines: 0,
         speaker: Some(SpeakerMetrics {
             announces: vec![AnnouncedView {
+                protocol: "layer2".to_owned(),
                 node: "node-1".to_owned(),
                 address: [192, 0, 2, 20].into(),
                 service: ServiceKey::new("shop", "web"),
             }],
+            peers: vec![peer()],
             failing: 0,
             members: 3,
             members_died: 1,

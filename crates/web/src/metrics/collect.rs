@@ -10,7 +10,7 @@ use landfall_model::reason::Reason;
 use landfall_model::status::ConditionType;
 use landfall_model::view::{
     CloudCallsView, Health, InstanceView, ListenerView, MeasuredView, MemberView, MetricsView,
-    PoolView, ServiceView, TrafficView,
+    PeerView, PoolView, ServiceView, TrafficView,
 };
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -306,7 +306,7 @@ impl Snapshot {
         };
         let announced = speaker.announces.iter();
         let announced = announced.map(|it| {
-            let labels = labels([&it.service, &"layer2", &it.node, &it.address]);
+            let labels = labels([&it.service, &it.protocol, &it.node, &it.address]);
             (labels, 1)
         });
         page.gauge(&table::SPEAKER_ANNOUNCED, announced)?;
@@ -324,7 +324,8 @@ impl Snapshot {
         page.series(
             &table::SPEAKER_REFUSED,
             refused.map(|(reason, count)| (labels([reason]), *count)),
-        )
+        )?;
+        routers(page, &speaker.peers)
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -334,6 +335,47 @@ impl Snapshot {
         page.series(&table::CLOUD_CALLS, calls().map(|it| (of(it), it.count)))?;
         page.times(&table::CLOUD_TIME, calls().map(|it| (of(it), it.seconds)))
     }
+}
+
+/// The sessions with routers.
+fn routers(page: &mut Page<'_>, peers: &[PeerView]) -> fmt::Result {
+    let peer = |it: &PeerView| format!("{}:{}", it.address, it.port);
+    let vrf = |it: &PeerView| it.vrf.clone().unwrap_or_default();
+    let of = |it: &PeerView| labels([&peer(it), &vrf(it)]);
+    let is_up = |it: &PeerView| u64::from(it.state == "Established");
+    let pending = |it: &PeerView| it.prefixes_wanted.saturating_sub(it.prefixes_sent);
+    page.gauge(&table::BGP_UP, peers.iter().map(|it| (of(it), is_up(it))))?;
+    let announced = peers.iter().map(|it| (of(it), it.prefixes_sent));
+    page.gauge(&table::BGP_ANNOUNCED, announced)?;
+    page.gauge(
+        &table::BGP_PENDING,
+        peers.iter().map(|it| (of(it), pending(it))),
+    )?;
+    let received = peers.iter().map(|it| (of(it), it.prefixes_received));
+    page.series(&table::BGP_RECEIVED, received)?;
+    let messages = peers.iter().flat_map(|it| {
+        let all = &it.messages;
+        let kinds = [
+            ("sent", "open", all.opens_sent),
+            ("sent", "update", all.updates_sent),
+            ("sent", "keepalive", all.keepalives_sent),
+            ("sent", "notification", all.notifications_sent),
+            ("received", "open", all.opens_received),
+            ("received", "update", all.updates_received),
+            ("received", "keepalive", all.keepalives_received),
+        ];
+        kinds.map(|(way, kind, count)| (labels([&peer(it), &vrf(it), &way, &kind]), count))
+    });
+    page.series(&table::BGP_MESSAGES, messages)?;
+    let watched = || {
+        peers
+            .iter()
+            .filter_map(|it| Some((of(it), it.bfd.as_ref()?)))
+    };
+    let up = watched().map(|(labels, bfd)| (labels, u64::from(bfd.state == "Up")));
+    page.gauge(&table::BFD_UP, up)?;
+    let downs = watched().map(|(labels, bfd)| (labels, bfd.downs));
+    page.series(&table::BFD_DOWNS, downs)
 }
 
 fn labels<const N: usize>(values: [&dyn fmt::Display; N]) -> Labels {

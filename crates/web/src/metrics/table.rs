@@ -221,6 +221,20 @@ metrics! {
     SPEAKER_REFUSED = Counter "landfall_speaker_datagrams_refused" ["reason"]
         "Datagrams of the membership that were refused: foreign, unknown_key, forged, replayed, \
         own_name (another speaker has the name of this node).";
+    BGP_UP = Gauge "metallb_bgp_session_up" ["peer", "vrf"]
+        "1 while the session with the router is established; named as in MetalLB, as all of BGP.";
+    BGP_ANNOUNCED = Gauge "metallb_bgp_announced_prefixes_total" ["peer", "vrf"]
+        "Prefixes that the router was sent and that were not withdrawn.";
+    BGP_PENDING = Gauge "metallb_bgp_pending_prefixes_total" ["peer", "vrf"]
+        "Prefixes that the router is to have and was not sent.";
+    BGP_RECEIVED = Counter "landfall_bgp_received_prefixes" ["peer", "vrf"]
+        "Announcements of prefixes that came from the router, which are ignored.";
+    BGP_MESSAGES = Counter "landfall_bgp_messages" ["peer", "vrf", "direction", "kind"]
+        "Messages of the session, by direction and kind.";
+    BFD_UP = Gauge "metallb_bfd_session_up" ["peer", "vrf"]
+        "1 while BFD finds the router reachable; named as in MetalLB.";
+    BFD_DOWNS = Counter "landfall_bfd_downs" ["peer", "vrf"]
+        "How often BFD lost the router.";
     LOG_LOST = Counter "landfall_log_lines_lost" []
         "Log lines that were dropped: a full disk, a closed pipe, a reader that hangs.";
     LOG_LEFT_OUT = Counter "landfall_log_lines_left_out" []

@@ -153,7 +153,9 @@ fn the_chart_has_the_same_definitions_and_every_kind_that_is_watched_has_one() {
             versions.map(move |version| format!("{} {version}", row.full_resource()))
         })
         .collect();
-    expected.insert("servicel2statuses.metallb.io v1beta1".to_owned());
+    for plural in ["servicel2statuses", "servicebgpstatuses"] {
+        expected.insert(format!("{plural}.metallb.io v1beta1"));
+    }
     assert_eq!(defined, expected);
 }
 

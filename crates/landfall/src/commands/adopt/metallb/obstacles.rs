@@ -66,7 +66,7 @@ pub fn first(
     first.extend(unread(installed));
     first.extend(outdated(installed));
     first.extend(of_other_classes(unserved));
-    first.extend(by_bgp_alone(rows, electorate));
+    first.extend(without_routers(rows, electorate));
     first.extend(webhooks(installed, writes_pools));
     first.extend(conversion(installed));
     first.extend(running(installed));
@@ -271,9 +271,12 @@ fn of_other_classes(unserved: &[Arc<ServiceRow>]) -> Vec<Obstacle> {
     by_class.into_iter().map(obstacle).collect()
 }
 
-/// Returns the pools that would be announced by no protocol any more.
-fn by_bgp_alone(rows: &[Arc<ServiceRow>], electorate: &Electorate) -> Vec<Obstacle> {
+/// Returns the pools that only BGP would announce, and to no router.
+fn without_routers(rows: &[Arc<ServiceRow>], electorate: &Electorate) -> Vec<Obstacle> {
     let config = electorate.config();
+    if config.peers().next().is_some() {
+        return Vec::new();
+    }
     let is_alone = |row: &ServiceRow, address: IpAddr| {
         config.l2_of(address, &row.labels).is_empty()
             && !config.bgp_of(address, &row.labels).is_empty()
@@ -290,12 +293,12 @@ fn by_bgp_alone(rows: &[Arc<ServiceRow>], electorate: &Electorate) -> Vec<Obstac
     let obstacle = |(pool, services): (String, BTreeSet<&ServiceKey>)| {
         let services: Vec<&ServiceKey> = services.into_iter().collect();
         let what = format!(
-            "{} of pool {pool} would not be announced any more: a BGPAdvertisement applies to \
-             them, and no L2Advertisement: {}",
+            "{} of pool {pool} would not be announced: a BGPAdvertisement applies to them, no \
+             L2Advertisement, and there is no BGPPeer: {}",
             counted(services.len(), "Service"),
             named(&services)
         );
-        let remedy = format!("create an L2Advertisement for pool {pool}, or stay with MetalLB");
+        let remedy = format!("create a BGPPeer, or an L2Advertisement for pool {pool}");
         Obstacle::blocking(what, remedy)
     };
     by_pool.into_iter().map(obstacle).collect()

@@ -1,0 +1,256 @@
+//! Speakers on two nodes that announce an address by BGP to FRR, which spreads connections over
+//! them.
+//!
+//! ```text
+//!   the test's namespace: API server, backend (10.77.1.1), bridge 10.78.0.254
+//!        │ bridge
+//!   ┌────┴─────┬──────────┐
+//!   node-1   node-2     router (zebra, bgpd)
+//!   .1       .2         .50
+//! ```
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::bed::{Bed, DEADLINE, LOOK, text};
+use crate::network::inside;
+use crate::replica::landfall;
+use crate::speakers::{ADDRESS, Host, Node, Running, bed, prepare, read};
+use crate::traffic::Backend;
+
+const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
+const ROUTER: &str = "10.78.0.50";
+
+/// FRR with a kernel of its own for routes.
+struct Router {
+    host: Host,
+    folder: PathBuf,
+    _programs: Vec<Running>,
+}
+
+impl Router {
+    fn start(bed: &Bed) -> Self {
+        let host = Host::start("router", ROUTER);
+        let folder = bed.cluster.directory().join("frr");
+        std::fs::create_dir(&folder).unwrap();
+        let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
+             neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
+        let bgpd = format!(
+            "log stdout\nrouter bgp 64501\n bgp router-id {ROUTER}\n no bgp ebgp-requires-policy\n \
+             {neighbors}"
+        );
+        let configs = [("zebra", "log stdout\n".to_owned()), ("bgpd", bgpd)];
+        let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let mut programs = Vec::new();
+        for (name, config) in configs {
+            let file = folder.join(format!("{name}.conf"));
+            std::fs::write(&file, config).unwrap();
+            let mut command = host.command(&format!("/usr/lib/frr/{name}"));
+            command.args(["-u", "root", "-g", "root", "-f", text(&file)]);
+            command.args(["-z", &at("zserv.api"), "--vty_socket", &at("")]);
+            command.args(["-i", &at(&format!("{name}.pid"))]);
+            let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
+            programs.push(Running::start(command.stderr(log)));
+        }
+        Self {
+            host,
+            folder,
+            _programs: programs,
+        }
+    }
+
+    fn vtysh(&self, commands: &[&str]) -> String {
+        let mut command = self.host.command("vtysh");
+        command.args(["--vty_socket", text(&self.folder), "-d", "bgpd"]);
+        for line in commands {
+            command.args(["-c", line]);
+        }
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    }
+
+    /// The nodes that it has a path to the address through, and whether one asks to be avoided.
+    fn paths(&self) -> (Vec<String>, bool) {
+        let shown = self.vtysh(&[&format!("show bgp ipv4 unicast {ADDRESS}/32 json")]);
+        let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
+        let paths = shown["paths"].as_array().cloned().unwrap_or_default();
+        let hop = |path: &Value| path["nexthops"][0]["ip"].as_str().map(str::to_owned);
+        let mut hops: Vec<String> = paths.iter().filter_map(hop).collect();
+        hops.sort();
+        let is_drained = |path: &Value| {
+            let communities = path["community"]["string"].as_str().unwrap_or_default();
+            communities.contains("graceful-shutdown") || communities.contains("65535:0")
+        };
+        (hops, paths.iter().any(is_drained))
+    }
+
+    /// What its kernel does with packets to the address.
+    fn kernel(&self) -> String {
+        let mut command = self.host.command("ip");
+        let output = command.args(["route", "show", ADDRESS]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Asks for the member that answers.
+    fn ask(&self) -> String {
+        let script =
+            format!("exec 3<>/dev/tcp/{ADDRESS}/80; printf ? >&3; timeout 2 cat <&3 || true");
+        let mut command = self.host.command("timeout");
+        let output = command.args(["3", "bash", "-c", &script]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+async fn until(bed: &Bed, what: &str, mut met: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !met() {
+        if began.elapsed() > DEADLINE {
+            let folder = bed.cluster.directory();
+            for log in ["speaker-node-1.log", "speaker-node-2.log", "frr/bgpd.log"] {
+                eprintln!("{log}: {}", read(&folder.join(log)));
+            }
+            panic!("not in time: {what}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What `landfall get` prints on a node.
+fn get(bed: &Bed, node: &Node, kind: &str) -> String {
+    let program = landfall(bed.cluster.directory());
+    let mut command: Command = node.host.command(program.get_program().to_str().unwrap());
+    command.args(["get", kind, "--admin", "127.0.0.1:9641"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn object(kind: &str, version: &str, name: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: metallb.io/{version}\nkind: {kind}\nmetadata: {{name: {name}, \
+         namespace: metallb-system}}\nspec: {spec}\n"
+    )
+}
+
+fn peer(more: &str) -> String {
+    let spec =
+        format!("{{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, connectTime: 1s{more}}}");
+    object("BGPPeer", "v1beta2", "tor", &spec)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_address() {
+    const NAME: &str =
+        "peers::as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_address";
+    if !inside(NAME).await {
+        return;
+    }
+    let bed = bed("peers").await;
+    prepare(&bed, "metallb", "VIP").await;
+    let layer2 = ["-n", "metallb-system", "delete", "l2advertisement", "all"];
+    bed.kubectl().run(&layer2).await.unwrap();
+    bed.kubectl().apply(CRDS).await.unwrap();
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "--timeout=60s",
+        "crd",
+        "--all",
+    ];
+    bed.kubectl().run(&established).await.unwrap();
+    let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
+    let router = Router::start(&bed);
+    let advertisement = object(
+        "BGPAdvertisement",
+        "v1beta1",
+        "all",
+        "{communities: [\"64500:7\"]}",
+    );
+    bed.kubectl()
+        .apply(&[peer(""), advertisement].concat())
+        .await
+        .unwrap();
+    let nodes: Vec<Node> = (1..=2)
+        .map(|number| Node::start(&bed, number, None))
+        .collect();
+
+    // Both nodes, and connections work.
+    let both = ["10.78.0.1", "10.78.0.2"].map(str::to_owned).to_vec();
+    until(&bed, "two paths", || router.paths().0 == both).await;
+    until(&bed, "two next hops in the kernel", || {
+        let kernel = router.kernel();
+        both.iter()
+            .all(|hop| kernel.contains(&format!("via {hop} ")))
+    })
+    .await;
+    until(&bed, "an answer through the router", || {
+        router.ask() == "one"
+    })
+    .await;
+    let shown = get(&bed, &nodes[0], "peers");
+    assert!(
+        shown.contains("tor") && shown.contains("Established"),
+        "{shown}"
+    );
+    let shown = get(&bed, &nodes[0], "routes");
+    assert!(
+        shown.contains("10.78.0.200/32") && shown.contains("64500:7"),
+        "{shown}"
+    );
+    let began = Instant::now();
+    loop {
+        let list = ["-n", "metallb-system", "servicebgpstatuses.metallb.io"];
+        let list = bed.kubectl().get(&list).await.unwrap();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let said = |it: &Value| it["status"]["peers"][0] == "tor";
+        if items.iter().filter(|it| said(it)).count() == 2 {
+            break;
+        }
+        assert!(began.elapsed() < DEADLINE, "{list:#}");
+        tokio::time::sleep(LOOK).await;
+    }
+
+    // A password that the router does not have is named as the likely cause, and taken back.
+    let secret = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/basic-auth\nmetadata: {name: \
+                  tor, namespace: metallb-system}\nstringData: {username: x, password: wrong}\n";
+    let named = peer(", passwordSecret: {name: tor}");
+    bed.kubectl().apply(&named).await.unwrap();
+    until(&bed, "the missing Secret", || {
+        get(&bed, &nodes[0], "peers").contains("there is no Secret metallb-system/tor")
+    })
+    .await;
+    bed.kubectl().apply(secret).await.unwrap();
+    until(&bed, "the wrong password", || {
+        get(&bed, &nodes[0], "peers").contains("the same password for this node")
+    })
+    .await;
+    assert!(router.paths().0.is_empty());
+    router.vtysh(&[
+        "configure terminal",
+        "router bgp 64501",
+        "neighbor 10.78.0.1 password wrong",
+        "neighbor 10.78.0.2 password wrong",
+    ]);
+    until(&bed, "two paths again", || router.paths().0 == both).await;
+
+    // A planned end: the router is asked to prefer others, and then the path is withdrawn.
+    nodes[0].speaker.signal(Signal::TERM);
+    until(&bed, "the request to prefer others", || router.paths().1).await;
+    let second = &both[1..];
+    until(&bed, "one path", || router.paths().0 == second).await;
+    until(&bed, "an answer by the other node", || {
+        router.ask() == "one"
+    })
+    .await;
+    for node in &nodes {
+        let log = read(&node.log);
+        assert!(
+            !log.contains("panicked") && !log.contains("orbidden"),
+            "{log}"
+        );
+    }
+}

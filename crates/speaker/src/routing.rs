@@ -1,0 +1,116 @@
+//! What this node is to announce by BGP, and to which routers, kept up to date change by change.
+//! Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use landfall_engine::World;
+use landfall_metallb::Config;
+use landfall_model::ServiceKey;
+use landfall_model::reason::Reason;
+use landfall_model::rows::ServiceRow;
+
+use crate::board::ServiceFacts;
+use crate::layer2::EXCLUDED;
+use crate::peers::{Wish, router_id, wish};
+use crate::routes::{Offered, Offers, OwnNode, Union, Withheld, offers};
+
+/// What is to be announced by BGP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routing {
+    /// The routers of this node, by name.
+    pub peers: BTreeMap<Arc<str>, Wish>,
+    /// What each of them is sent.
+    pub union: Union,
+    /// This node is about to go: routers are asked to prefer others.
+    pub is_leaving: bool,
+    /// Why there is no session with others that are for this node.
+    pub problems: Vec<Reason>,
+}
+
+/// Keeps it.
+#[derive(Debug)]
+pub struct Router {
+    own: Arc<str>,
+    ignore_exclude_label: bool,
+    node: Option<OwnNode>,
+    offers: Offers,
+    /// Something changed since it was put together.
+    is_stale: bool,
+    routing: Arc<Routing>,
+}
+
+// === impl Router ===
+
+impl Router {
+    /// A node that knows nothing.
+    pub fn new(own: &str, ignore_exclude_label: bool) -> Self {
+        Self {
+            own: own.into(),
+            ignore_exclude_label,
+            node: None,
+            offers: Offers::default(),
+            is_stale: false,
+            routing: Arc::default(),
+        }
+    }
+
+    /// Takes the node and its routers. All Services are to be taken again.
+    pub fn begin(&mut self, config: &Config, world: &World) {
+        self.offers.clear();
+        self.is_stale = true;
+        let row = world.nodes().find(|row| row.name == self.own);
+        self.node = row.map(|row| OwnNode::new(row, EXCLUDED, self.ignore_exclude_label));
+        let routing = Arc::make_mut(&mut self.routing);
+        routing.peers.clear();
+        routing.problems.clear();
+        let Some(row) = row else {
+            return;
+        };
+        let id = router_id(&row.name, &row.addresses);
+        let (peers, findings) = config.peers_on(&row.labels);
+        for (key, peer) in peers {
+            let profile = peer.bfd_profile.as_deref();
+            let profile = profile.and_then(|name| config.bfd_profile(name));
+            let wish = wish(peer, profile, key.namespace(), id);
+            routing.peers.insert(key.name().into(), wish);
+        }
+        routing.problems = findings.reasons();
+        routing.is_leaving = row.leaving || row.deleting;
+    }
+
+    /// Takes a Service, or that there is none of this name with an address of a pool.
+    pub fn take(
+        &mut self,
+        config: &Config,
+        key: &ServiceKey,
+        facts: Option<(&ServiceRow, &ServiceFacts)>,
+    ) {
+        let offered = self.node.as_ref().zip(facts);
+        let offered = offered.map(|(node, (row, facts))| Offered {
+            uid: row.uid.clone(),
+            offers: offers(config, node, row, facts),
+        });
+        self.is_stale |= self.offers.set(key, offered);
+    }
+
+    /// Returns what is to be announced; the same object where nothing changed.
+    pub fn settle(&mut self, config: &Config) -> &Arc<Routing> {
+        if std::mem::take(&mut self.is_stale) {
+            let names = self.routing.peers.keys();
+            let union = self.offers.unite(config, names, &self.routing.union);
+            Arc::make_mut(&mut self.routing).union = union;
+        }
+        &self.routing
+    }
+
+    /// What is to be announced, as of when it was put together last.
+    pub const fn routing(&self) -> &Arc<Routing> {
+        &self.routing
+    }
+
+    /// Returns why nothing of a Service is announced; `None` if it is, or is not known.
+    pub fn why_not(&self, key: &ServiceKey) -> Option<&Withheld> {
+        self.offers.why_not(key)
+    }
+}

@@ -1,0 +1,382 @@
+//! The sessions with routers: carries out what is to be announced, and reports what became of it.
+
+mod shown;
+mod wanted;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use landfall_bfd::driver::{Config as BfdConfig, Monitor, Snapshot};
+use landfall_bfd::table::{Event as BfdEvent, Path, Wanted as BfdWanted};
+use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted};
+use landfall_bgp::status::State;
+use landfall_engine::report::{Event, OwnReport};
+use landfall_model::ServiceKey;
+use landfall_model::reason::{Code, Reason};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::decide::Announces;
+use crate::routing::Routing;
+use crate::status::Desired;
+
+pub use wanted::{Known, Passwords};
+
+/// Of so many Services at most it is said that the session with a router is down.
+const SAID: usize = 16;
+
+/// What the task is connected to.
+#[derive(Debug)]
+pub struct Parts<R> {
+    /// The name of the node.
+    pub node: Arc<str>,
+    /// What is to be announced; `None` while not everything is known.
+    pub routing: watch::Receiver<Option<Arc<Routing>>>,
+    /// What Secrets hold.
+    pub passwords: watch::Receiver<Arc<Passwords>>,
+    /// Where events go.
+    pub reporter: Arc<R>,
+}
+
+/// What people see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// What is to be announced.
+    pub routing: Arc<Routing>,
+    /// Why there is no session with a router, or what is wrong with one.
+    pub problems: BTreeMap<Arc<str>, Reason>,
+    /// How the loss of routers is noticed.
+    pub bfd: BTreeMap<Arc<str>, Path>,
+}
+
+/// The sessions of a node.
+#[derive(Debug)]
+pub struct Sessions {
+    /// What people see.
+    pub shown: watch::Receiver<Arc<Shown>>,
+    /// The sessions themselves.
+    pub statuses: watch::Receiver<Arc<Statuses>>,
+    /// What is to be said of Services.
+    pub desired: watch::Receiver<Desired>,
+    monitor: Arc<Mutex<Option<Monitor>>>,
+    stopping: watch::Sender<bool>,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+}
+
+/// The task.
+struct Task<R> {
+    parts: Parts<R>,
+    bgp: Bgp,
+    statuses: watch::Receiver<Arc<Statuses>>,
+    monitor: Arc<Mutex<Option<Monitor>>>,
+    /// Of the monitor, once there is one.
+    events: Option<mpsc::Receiver<BfdEvent>>,
+    stopping: watch::Receiver<bool>,
+    routing: Arc<Routing>,
+    /// The first routing was taken.
+    is_begun: bool,
+    watched: BTreeMap<Arc<str>, Path>,
+    bfd: BfdWanted,
+    unusable: BTreeMap<Arc<str>, Reason>,
+    problems: BTreeMap<Arc<str>, Reason>,
+    shown: watch::Sender<Arc<Shown>>,
+    desired: watch::Sender<Desired>,
+}
+
+/// What woke the task.
+enum Woken {
+    Wanted,
+    Statuses,
+    Bfd(BfdEvent),
+    Stop,
+}
+
+// === impl Sessions ===
+
+impl Sessions {
+    /// Starts a task that carries out what is to be announced. It begins with no session.
+    pub fn start<R: OwnReport>(parts: Parts<R>) -> Self {
+        let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
+        let bgp = Bgp::start(Wanted::default(), &tracker, stop.clone());
+        let statuses = bgp.statuses();
+        let (stopping, is_stopping) = watch::channel(false);
+        let (shown, seen) = watch::channel(Arc::default());
+        let (desired, said) = watch::channel(None);
+        let monitor = Arc::default();
+        let task = Task {
+            parts,
+            bgp,
+            statuses: statuses.clone(),
+            monitor: Arc::clone(&monitor),
+            events: None,
+            stopping: is_stopping,
+            routing: Arc::default(),
+            is_begun: false,
+            watched: BTreeMap::new(),
+            bfd: BfdWanted::new(),
+            unusable: BTreeMap::new(),
+            problems: BTreeMap::new(),
+            shown,
+            desired,
+        };
+        tracker.spawn(task.run(stop.clone()));
+        Self {
+            shown: seen,
+            statuses,
+            desired: said,
+            monitor,
+            stopping,
+            stop,
+            tracker,
+        }
+    }
+
+    /// Returns what is known of BFD; `None`: no router is watched so.
+    pub fn bfd(&self) -> Option<Arc<Snapshot>> {
+        let monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        monitor.as_ref().map(Monitor::snapshot)
+    }
+
+    /// Ends all sessions. Routers that do not keep the routes of a speaker that restarts are asked
+    /// to prefer other nodes first, and get this time for it.
+    pub async fn end(&self, time: Duration) {
+        self.stopping.send_replace(true);
+        if self.is_to_wait() {
+            info!(?time, "routers are asked to prefer other nodes");
+            tokio::time::sleep(time).await;
+        }
+        // Routers must not take the end of BFD for the loss of this node (RFC 5882, 4.3).
+        let monitor = {
+            let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+            monitor.take()
+        };
+        if let Some(monitor) = monitor
+            && let Err(error) = tokio::task::spawn_blocking(|| monitor.stop()).await
+        {
+            warn!(%error, "BFD did not end");
+        }
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Whether a router has routes that it will not keep.
+    fn is_to_wait(&self) -> bool {
+        let shown = self.shown.borrow();
+        let statuses = self.statuses.borrow();
+        statuses.iter().any(|(name, status)| {
+            let keeps = shown.routing.peers.get(name);
+            let keeps = keeps.is_some_and(|it| it.peer.graceful_restart.is_some());
+            let is_leaving = shown.routing.is_leaving;
+            status.state == State::Established && status.prefixes_sent > 0 && (is_leaving || !keeps)
+        })
+    }
+}
+
+// === impl Task ===
+
+impl<R: OwnReport> Task<R> {
+    async fn run(mut self, stop: CancellationToken) {
+        loop {
+            let events = &mut self.events;
+            let of_bfd = async {
+                match events {
+                    Some(events) => events.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            // All branches are cancel-safe. What ends a session comes first.
+            let woken = tokio::select! {
+                biased;
+                () = stop.cancelled() => Woken::Stop,
+                Some(event) = of_bfd => Woken::Bfd(event),
+                Ok(()) = self.stopping.changed() => Woken::Wanted,
+                Ok(()) = self.parts.routing.changed() => Woken::Wanted,
+                Ok(()) = self.parts.passwords.changed() => Woken::Wanted,
+                Ok(()) = self.statuses.changed() => Woken::Statuses,
+            };
+            match woken {
+                Woken::Stop => return,
+                Woken::Wanted => self.take_wanted().await,
+                Woken::Statuses => {}
+                Woken::Bfd(event) => self.take_bfd(&event).await,
+            }
+            self.watch_paths();
+            self.report().await;
+            self.publish();
+        }
+    }
+
+    /// Carries out what is to be announced.
+    async fn take_wanted(&mut self) {
+        let Some(routing) = self.parts.routing.borrow_and_update().clone() else {
+            return;
+        };
+        let passwords = Arc::clone(&self.parts.passwords.borrow_and_update());
+        let is_stopping = *self.stopping.borrow_and_update();
+        let before = std::mem::replace(&mut self.routing, routing);
+        let wanted::Made { peers, unusable } =
+            wanted::neighbors(&self.routing, &passwords, is_stopping);
+        self.unusable = unusable;
+        let drained = self.routing.is_leaving;
+        self.bgp.update(|wanted| {
+            wanted.peers = peers;
+            wanted.drained = drained;
+        });
+        if std::mem::replace(&mut self.is_begun, true) {
+            self.announce_new(&before).await;
+        }
+        let sent = self.routing.union.sent.iter();
+        let announces = sent.map(|(key, sent)| {
+            let announces = Announces {
+                through: sent.peers.iter().map(ToString::to_string).collect(),
+                took_over: false,
+            };
+            (key.clone(), announces)
+        });
+        let announces: BTreeMap<ServiceKey, Announces> = announces.collect();
+        self.desired.send_if_modified(|desired| {
+            let is_new = desired.as_deref() != Some(&announces);
+            *desired = Some(Arc::new(announces));
+            is_new
+        });
+    }
+
+    /// Says of Services that this node announces them from now on.
+    async fn announce_new(&self, before: &Routing) {
+        for (key, sent) in &self.routing.union.sent {
+            if before.union.sent.contains_key(key) {
+                continue;
+            }
+            let node = &self.parts.node;
+            let event = Event {
+                reason: "nodeAssigned",
+                warning: false,
+                message: format!("announced by node {node:?}, protocol \"bgp\""),
+            };
+            let reporter = &self.parts.reporter;
+            reporter.own_event(key, &sent.uid, &event).await;
+        }
+    }
+
+    /// Ends the session with a router that is lost.
+    async fn take_bfd(&mut self, event: &BfdEvent) {
+        let (change, peer) = (event.change, event.path.peer);
+        if !change.is_failure() {
+            info!(%peer, to = ?change.to, cause = %change.cause, "BFD");
+            return;
+        }
+        let lost = self
+            .watched
+            .iter()
+            .filter(|(_, path)| **path == *event.path);
+        for (name, _) in lost {
+            warn!(router = %name, %peer, cause = %change.cause, "BFD: the router is lost");
+            self.bgp.bfd_down(name).await;
+        }
+    }
+
+    /// Lets BFD watch the routers that are to be watched.
+    fn watch_paths(&mut self) {
+        let statuses = self.statuses.borrow_and_update().clone();
+        let mut wanted = BfdWanted::new();
+        let mut watched = BTreeMap::new();
+        for (name, wish) in &self.routing.peers {
+            let Some((path, settings)) = &wish.bfd else {
+                continue;
+            };
+            let mut path = path.clone();
+            if path.peer.is_unspecified() {
+                // The address at the other end of an interface is known once the session is up.
+                let agreed = statuses.get(name).and_then(|it| it.agreed.as_ref());
+                let Some(remote) = agreed.map(|it| it.remote.ip()) else {
+                    continue;
+                };
+                path.peer = remote;
+            }
+            wanted.insert(path.clone(), settings.clone());
+            watched.insert(Arc::clone(name), path);
+        }
+        self.watched = watched;
+        if wanted == self.bfd || *self.stopping.borrow() {
+            return;
+        }
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        if monitor.is_none() {
+            match Monitor::start(BfdConfig::default()) {
+                Ok((started, events)) => {
+                    *monitor = Some(started);
+                    self.events = Some(events);
+                }
+                Err(error) => warn!(%error, "BFD does not run"),
+            }
+        }
+        if let Some(monitor) = &*monitor {
+            monitor.set(wanted.clone());
+            self.bfd = wanted;
+        }
+    }
+
+    /// Reports what is wrong with sessions, once for each change.
+    async fn report(&mut self) {
+        let statuses = self.statuses.borrow().clone();
+        let mut problems = self.unusable.clone();
+        for (name, status) in &*statuses {
+            let Some(wish) = self.routing.peers.get(name) else {
+                continue;
+            };
+            if let Some(problem) = wanted::problem(name, wish, status) {
+                problems.entry(Arc::clone(name)).or_insert(problem);
+            }
+        }
+        let before = std::mem::replace(&mut self.problems, problems);
+        for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
+            if self.routing.peers.contains_key(name) {
+                info!(router = %name, "the session with the router is up again");
+            }
+        }
+        for (name, problem) in &self.problems {
+            if before.get(name) == Some(problem) {
+                continue;
+            }
+            warn!(router = %name, remedy = problem.remedy, "{}", problem.message);
+            let event = Event {
+                reason: "bgpSessionFailed",
+                warning: true,
+                message: format!(
+                    "node {:?}: {}: {}",
+                    self.parts.node, problem.message, problem.remedy
+                ),
+            };
+            let sent = self.routing.union.sent.iter();
+            let concerned = sent.filter(|(_, sent)| sent.peers.contains(name));
+            for (key, sent) in concerned.take(SAID) {
+                let reporter = &self.parts.reporter;
+                reporter.own_event(key, &sent.uid, &event).await;
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let shown = Shown {
+            routing: Arc::clone(&self.routing),
+            problems: self.problems.clone(),
+            bfd: self.watched.clone(),
+        };
+        self.shown.send_if_modified(|seen| {
+            let is_new = **seen != shown;
+            *seen = Arc::new(shown);
+            is_new
+        });
+    }
+}
+
+/// Returns an invalid-resource reason about a router.
+fn about(name: &str, message: &str, remedy: &str) -> Reason {
+    let message = format!("BGPPeer {name}: {message}");
+    Reason::error(Code::InvalidResource, message).remedy(remedy)
+}

@@ -1,0 +1,139 @@
+//! Sessions and routes as people see them.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use landfall_bgp::peer::RemoteAsn;
+use landfall_bgp::route::Attributes;
+use landfall_bgp::status::{State, Status};
+use landfall_model::view::{AnnouncedView, BfdView, PeerMessages, PeerView, RouteView};
+
+use super::{Sessions, wanted};
+use crate::peers::Wish;
+
+// === impl Sessions ===
+
+impl Sessions {
+    /// Returns the sessions of this node.
+    pub fn peers(&self, node: &str, now: Instant) -> Vec<PeerView> {
+        let shown = self.shown.borrow().clone();
+        let statuses = self.statuses.borrow().clone();
+        let snapshot = self.bfd();
+        let peers = shown.routing.peers.iter().map(|(name, wish)| {
+            let path = shown.bfd.get(name);
+            let bfd = snapshot.as_ref().zip(path);
+            let bfd = bfd.and_then(|(snapshot, path)| snapshot.sessions.get(path));
+            PeerView {
+                name: name.to_string(),
+                node: node.to_owned(),
+                bfd: bfd.map(of_bfd),
+                problem: shown.problems.get(name).cloned(),
+                ..session(wish, statuses.get(name), now)
+            }
+        });
+        peers.collect()
+    }
+
+    /// Returns what this node announces, and to which routers.
+    pub fn routes(&self, node: &str) -> Vec<RouteView> {
+        let shown = self.shown.borrow().clone();
+        let statuses = self.statuses.borrow().clone();
+        let union = &shown.routing.union;
+        let mut all = Vec::new();
+        for (name, routes) in &union.routes {
+            let status = statuses.get(name);
+            let established = status.is_some_and(|it| it.state == State::Established);
+            let of_peer = routes.iter().map(|(prefix, attributes)| RouteView {
+                prefix: prefix.to_string(),
+                node: node.to_owned(),
+                peer: name.to_string(),
+                established,
+                local_preference: attributes.local_preference,
+                communities: communities(attributes),
+                services: union
+                    .services_at
+                    .get(prefix)
+                    .map(|services| services.iter().cloned().collect())
+                    .unwrap_or_default(),
+            });
+            all.extend(of_peer);
+        }
+        all
+    }
+
+    /// Returns the addresses that some router has been sent, with their Services.
+    pub fn announced(&self, node: &str) -> Vec<AnnouncedView> {
+        let shown = self.shown.borrow().clone();
+        let at = shown.routing.union.addresses.iter();
+        let all = at.flat_map(|(service, addresses)| {
+            let view = |address: &IpAddr| AnnouncedView {
+                protocol: "bgp".to_owned(),
+                node: node.to_owned(),
+                address: *address,
+                service: service.clone(),
+            };
+            addresses.iter().map(view).collect::<Vec<_>>()
+        });
+        all.collect()
+    }
+}
+
+fn session(wish: &Wish, status: Option<&Status>, now: Instant) -> PeerView {
+    let peer = &wish.peer;
+    let mut view = PeerView {
+        address: wanted::address(wish),
+        port: peer.port,
+        vrf: peer.vrf.clone(),
+        local_asn: peer.asn.get(),
+        remote_asn: match peer.remote_asn {
+            RemoteAsn::Number(number) => number.to_string(),
+            RemoteAsn::Internal => "internal".to_owned(),
+            RemoteAsn::External => "external".to_owned(),
+        },
+        state: State::Idle.name().to_owned(),
+        ..PeerView::default()
+    };
+    let Some(status) = status else {
+        return view;
+    };
+    status.state.name().clone_into(&mut view.state);
+    view.state_seconds = now.saturating_duration_since(status.since).as_secs();
+    view.local_address = status.agreed.as_ref().map(|it| it.local.ip());
+    view.prefixes_wanted = status.prefixes_wanted as u64;
+    view.prefixes_sent = status.prefixes_sent as u64;
+    view.prefixes_received = status.prefixes_received;
+    let counts = &status.counts;
+    view.messages = PeerMessages {
+        opens_sent: counts.opens_sent,
+        opens_received: counts.opens_received,
+        updates_sent: counts.updates_sent,
+        updates_received: counts.updates_received,
+        keepalives_sent: counts.keepalives_sent,
+        keepalives_received: counts.keepalives_received,
+        notifications_sent: counts.notifications_sent,
+        sent: counts.sent(),
+        received: counts.received(),
+    };
+    view
+}
+
+fn of_bfd(status: &landfall_bfd::table::Status) -> BfdView {
+    let counters = &status.counters;
+    BfdView {
+        state: format!("{:?}", status.session.state),
+        ups: counters.ups,
+        downs: counters.downs,
+        control_in: counters.control_in,
+        control_out: counters.control_out,
+        echo_in: counters.echo_in,
+        echo_out: counters.echo_out,
+        fault: status.fault.clone(),
+    }
+}
+
+fn communities(attributes: &Attributes) -> Vec<String> {
+    let standard = attributes.communities.iter().map(ToString::to_string);
+    let large = attributes.large_communities.iter();
+    let large = large.map(|it| format!("large:{it}"));
+    standard.chain(large).collect()
+}

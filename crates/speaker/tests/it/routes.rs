@@ -1,0 +1,282 @@
+//! What a node announces by BGP.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use landfall_bgp::route::{Attributes, Community, LargeCommunity};
+use landfall_l2::election::Rules;
+use landfall_model::rows::{Endpoint, Fact, ResourceKind};
+use landfall_model::{ServiceKey, wire};
+use landfall_speaker::decide::Decider;
+use landfall_speaker::routing::Routing;
+use landfall_testkit::{endpoint, node, slice, svc};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::support::pool;
+
+fn resource(kind: ResourceKind, version: &str, name: &str, spec: &Value) -> Fact {
+    let shape: wire::Resource = serde_json::from_value(json!({
+        "apiVersion": format!("metallb.io/{version}"), "kind": kind.to_string(),
+        "metadata": {"name": name, "namespace": "metallb-system"}, "spec": spec,
+    }))
+    .unwrap();
+    Fact::Resource(Arc::new(shape.into_row(kind).unwrap()))
+}
+
+fn advertisement(name: &str, spec: &Value) -> Fact {
+    resource(ResourceKind::BgpAdvertisement, "v1beta1", name, spec)
+}
+
+fn peer(name: &str, spec: &Value) -> Fact {
+    let mut whole = json!({"myASN": 64500, "peerASN": 64501, "peerAddress": "192.0.2.254"});
+    let fields = spec.as_object().unwrap().clone();
+    whole.as_object_mut().unwrap().extend(fields);
+    resource(ResourceKind::BgpPeer, "v1beta2", name, &whole)
+}
+
+/// A Service with this address and a ready endpoint on node-a.
+fn service(name: &str, address: &str) -> Vec<Fact> {
+    let ready = Endpoint {
+        node: Some("node-a".into()),
+        ..endpoint("10.8.0.1")
+    };
+    let labelled = svc(name).port(80).labelled("app", name);
+    vec![
+        Fact::Service(labelled.holding(address).row()),
+        Fact::Slice(slice(name).port("", 8080).endpoint(ready).row()),
+    ]
+}
+
+/// The node and its pool, and that all is known.
+fn speaker(own: &str, facts: impl IntoIterator<Item = Fact>) -> Decider {
+    let mut decider = Decider::new(own, 7, Rules::default());
+    decider.take_facts(facts.into_iter().collect());
+    for (name, address) in [("node-a", "10.0.0.1"), ("node-b", "10.0.0.2")] {
+        decider.take_facts(vec![Fact::Node(node(name, address).row())]);
+    }
+    decider.take_facts(vec![pool(), Fact::Synced]);
+    decider
+}
+
+/// The prefixes of a router, as text, with their attributes.
+fn sent(routing: &Routing, peer: &str) -> BTreeMap<String, Attributes> {
+    let routes = routing.union.routes.get(peer);
+    let routes = routes.into_iter().flat_map(|it| it.iter());
+    let routes = routes.map(|(prefix, attributes)| (prefix.to_string(), (**attributes).clone()));
+    routes.collect()
+}
+
+fn prefixes(decider: &Decider, peer: &str) -> Vec<String> {
+    sent(decider.routing(), peer).into_keys().collect()
+}
+
+#[test]
+fn every_node_announces_the_address_of_a_service_to_every_router() {
+    for own in ["node-a", "node-b"] {
+        let mut facts = service("web", "192.0.2.1");
+        facts.push(advertisement("all", &json!({})));
+        facts.push(peer("one", &json!({})));
+        facts.push(peer("two", &json!({"peerAddress": "192.0.2.253"})));
+        let decider = speaker(own, facts);
+        for router in ["one", "two"] {
+            assert_eq!(
+                prefixes(&decider, router),
+                ["192.0.2.1/32"],
+                "{own} {router}"
+            );
+        }
+        let said = &decider.routing().union.sent[&ServiceKey::new("default", "web")];
+        assert_eq!(said.peers.len(), 2);
+    }
+}
+
+#[test]
+fn a_session_is_made_of_what_the_peer_says_and_of_the_node() {
+    let spec = json!({"peerPort": 1179, "holdTime": "9s", "ebgpMultiHop": true, "bfdProfile": "f",
+        "passwordSecret": {"name": "tor"}, "enableGracefulRestart": true});
+    let profile = json!({"transmitInterval": 50, "receiveInterval": 60, "detectMultiplier": 4});
+    let facts = [
+        resource(ResourceKind::BfdProfile, "v1beta1", "f", &profile),
+        peer("tor", &spec),
+    ];
+    let decider = speaker("node-b", facts);
+    let wish = &decider.routing().peers["tor"];
+    assert_eq!(wish.peer.router_id.to_string(), "10.0.0.2");
+    assert_eq!((wish.peer.port, wish.peer.timers.hold.as_secs()), (1179, 9));
+    assert!(wish.peer.families.ipv4 && !wish.peer.families.ipv6);
+    assert_eq!(wish.secret, Some(ServiceKey::new("metallb-system", "tor")));
+    let (path, settings) = wish.bfd.as_ref().unwrap();
+    assert_eq!(path.hops, landfall_bfd::table::Hops::Multi);
+    assert_eq!(settings.transmit_interval.as_millis(), 50);
+    assert_eq!(settings.detect_multiplier.get(), 4);
+}
+
+#[test]
+fn an_aggregate_stays_until_the_last_service_in_it_is_gone() {
+    let mut facts = service("web", "192.0.2.1");
+    facts.extend(service("api", "192.0.2.130"));
+    facts.push(advertisement("all", &json!({"aggregationLength": 24})));
+    facts.push(peer("tor", &json!({})));
+    let mut decider = speaker("node-a", facts);
+    assert_eq!(prefixes(&decider, "tor"), ["192.0.2.0/24"]);
+    let gone = |name| Fact::ServiceGone(ServiceKey::new("default", name));
+    decider.take_facts(vec![gone("web")]);
+    assert_eq!(prefixes(&decider, "tor"), ["192.0.2.0/24"]);
+    decider.take_facts(vec![gone("api")]);
+    assert_eq!(prefixes(&decider, "tor"), [""; 0]);
+}
+
+#[test]
+fn communities_of_several_advertisements_are_united_for_each_router_that_they_are_for() {
+    let mut facts = service("web", "192.0.2.1");
+    let named = json!({"communities": [{"name": "edge", "value": "64500:7"}]});
+    facts.push(resource(
+        ResourceKind::Community,
+        "v1beta1",
+        "names",
+        &named,
+    ));
+    let one = json!({"communities": ["edge", "large:64500:1:2"], "localPref": 200});
+    let two = json!({"communities": ["64500:8"], "localPref": 200, "peers": ["two"]});
+    facts.extend([advertisement("one", &one), advertisement("two", &two)]);
+    facts.push(peer("one", &json!({})));
+    facts.push(peer("two", &json!({"peerAddress": "192.0.2.253"})));
+    let decider = speaker("node-a", facts);
+    let of = |router| sent(decider.routing(), router)["192.0.2.1/32"].clone();
+    assert_eq!(of("one").communities, [Community(64500, 7)].into());
+    let both = [Community(64500, 7), Community(64500, 8)];
+    assert_eq!(of("two").communities, both.into());
+    for router in ["one", "two"] {
+        assert_eq!(
+            of(router).large_communities,
+            [LargeCommunity(64500, 1, 2)].into()
+        );
+        assert_eq!(of(router).local_preference, Some(200));
+    }
+}
+
+#[test]
+fn a_node_that_can_not_deliver_announces_nothing_and_has_a_reason() {
+    let web = ServiceKey::new("default", "web");
+    let base = |spec: &Value| {
+        let mut facts = service("web", "192.0.2.1");
+        facts.extend([advertisement("all", spec), peer("tor", &json!({}))]);
+        facts
+    };
+    let why = |decider: &Decider| {
+        assert_eq!(prefixes(decider, "tor"), [""; 0]);
+        decider.why_not_by_bgp(&web).unwrap().reason()
+    };
+
+    // The policy Local: only the node with the endpoint.
+    let local = svc("web").port(80).holding("192.0.2.1").local().row();
+    for (own, wanted) in [("node-a", vec!["192.0.2.1/32"]), ("node-b", vec![])] {
+        let mut decider = speaker(own, base(&json!({})));
+        decider.take_facts(vec![Fact::Service(Arc::clone(&local))]);
+        assert_eq!(prefixes(&decider, "tor"), wanted, "{own}");
+    }
+
+    let mut decider = speaker("node-a", base(&json!({})));
+    let empty = slice("web").port("", 8080).row();
+    decider.take_facts(vec![Fact::Slice(empty)]);
+    assert_eq!(why(&decider), "noEndpoints");
+
+    let label = "node.kubernetes.io/exclude-from-external-load-balancers";
+    let excluded = node("node-a", "10.0.0.1").labelled(label, "").row();
+    let mut decider = speaker("node-a", base(&json!({})));
+    decider.take_facts(vec![Fact::Node(excluded)]);
+    assert_eq!(why(&decider), "nodeLabeledExcludeBalancers");
+
+    let unavailable = node("node-a", "10.0.0.1").with(|row| row.network_unavailable = true);
+    let mut decider = speaker("node-a", base(&json!({})));
+    decider.take_facts(vec![Fact::Node(unavailable.row())]);
+    assert_eq!(why(&decider), "nodeNetworkUnavailable");
+
+    let elsewhere = json!({"nodeSelectors": [{"matchLabels": {"rack": "2"}}]});
+    assert_eq!(why(&speaker("node-a", base(&elsewhere))), "notOwner");
+    let other = json!({"serviceSelectors": [{"matchLabels": {"app": "api"}}]});
+    assert_eq!(
+        why(&speaker("node-a", base(&other))),
+        "noMatchingAdvertisement"
+    );
+}
+
+#[test]
+fn a_service_is_not_announced_with_two_preferences_to_one_router() {
+    let selected = |preference: u32, peers: &[&str]| {
+        json!({"serviceSelectors": [{"matchLabels": {"app": "web"}}], "localPref": preference,
+            "peers": peers})
+    };
+    let announced = |peers: &[&str]| {
+        let mut facts = service("web", "192.0.2.1");
+        facts.push(advertisement("one", &selected(100, &["one"])));
+        facts.push(advertisement("two", &selected(300, peers)));
+        facts.push(peer("one", &json!({})));
+        speaker("node-a", facts)
+    };
+    assert_eq!(prefixes(&announced(&["two"]), "one"), ["192.0.2.1/32"]);
+    let decider = announced(&["one"]);
+    assert_eq!(prefixes(&decider, "one"), [""; 0]);
+    let why = decider.why_not_by_bgp(&ServiceKey::new("default", "web"));
+    assert_eq!(why.unwrap().reason(), "conflictingAdvertisements");
+}
+
+#[test]
+fn routes_that_did_not_change_are_the_same_object_as_before() {
+    let mut facts = service("web", "192.0.2.1");
+    facts.push(advertisement("all", &json!({"peers": ["one"]})));
+    facts.push(advertisement(
+        "api",
+        &json!({"peers": ["two"], "aggregationLength": 31}),
+    ));
+    facts.push(peer("one", &json!({})));
+    facts.push(peer("two", &json!({"peerAddress": "192.0.2.253"})));
+    let mut decider = speaker("node-a", facts);
+    let before = decider.routing().union.routes.clone();
+    // In the aggregate of the second router already.
+    decider.take_facts(service("api", "192.0.2.0"));
+    let after = &decider.routing().union.routes;
+    assert!(Arc::ptr_eq(&before["two"], &after["two"]));
+    assert!(!Arc::ptr_eq(&before["one"], &after["one"]));
+}
+
+proptest! {
+    #[test]
+    fn routes_are_the_union_over_addresses_in_whatever_order_they_come(
+        addresses in prop::collection::btree_set(0_u8..64, 0..12),
+        lengths in prop::collection::vec(24_u8..=32, 1..4),
+        order in any::<u64>(),
+    ) {
+        let mut facts = vec![peer("tor", &json!({}))];
+        for (number, length) in lengths.iter().enumerate() {
+            let spec = json!({"aggregationLength": length,
+                "communities": [format!("64500:{number}")]});
+            facts.push(advertisement(&format!("of-{number}"), &spec));
+        }
+        for last in &addresses {
+            facts.extend(service(&format!("s{last}"), &format!("192.0.2.{last}")));
+        }
+        let mut expected: BTreeMap<String, BTreeSet<Community>> = BTreeMap::new();
+        for last in &addresses {
+            for (number, length) in lengths.iter().enumerate() {
+                let kept = u32::from(*last) & (u32::MAX << (32 - length));
+                let prefix = format!("192.0.2.{kept}/{length}");
+                let community = Community(64500, u16::try_from(number).unwrap());
+                expected.entry(prefix).or_default().insert(community);
+            }
+        }
+        let mut shuffled = facts.clone();
+        fastrand::Rng::with_seed(order).shuffle(&mut shuffled);
+        let first = speaker("node-a", facts);
+        let mut second = speaker("node-a", Vec::new());
+        for fact in shuffled {
+            second.take_facts(vec![fact]);
+        }
+        for decider in [&first, &second] {
+            let sent = sent(decider.routing(), "tor").into_iter();
+            let sent: BTreeMap<_, _> = sent.map(|(prefix, it)| (prefix, it.communities)).collect();
+            prop_assert_eq!(&sent, &expected);
+        }
+    }
+}
