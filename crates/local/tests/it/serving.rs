@@ -96,7 +96,7 @@ async fn a_listener_that_is_gone_is_found_by_the_audit() {
     assert!(serve().await.is_ok());
     assert_eq!(node.serving.audit(), []);
     node.proxy.close_all().await;
-    assert_eq!(node.serving.audit(), [uid.clone()]);
+    assert_eq!(node.serving.audit(), std::slice::from_ref(&uid));
     assert!(serve().await.is_ok());
     assert_eq!(node.serving.audit(), []);
 }

@@ -1,7 +1,7 @@
 //! What is said of addresses that no speaker may announce.
 
 use landfall_model::provider::Provider as _;
-use landfall_model::reason::{Code, Severity};
+use landfall_model::reason::Code;
 use landfall_model::rows::{ResourceKind, ServiceRow};
 use landfall_testkit::svc;
 use serde_json::json;

@@ -9,7 +9,8 @@ use landfall_model::rows::{Endpoint, Fact, ResourceKind};
 use landfall_model::{ServiceKey, wire};
 use landfall_speaker::decide::Decider;
 use landfall_speaker::routing::Routing;
-use landfall_testkit::{endpoint, node, slice, svc};
+use landfall_testkit::build::endpoint;
+use landfall_testkit::{node, slice, svc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

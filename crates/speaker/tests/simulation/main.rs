@@ -50,11 +50,13 @@ fn each_address_has_one_owner_whatever_happens() {
     let seeds = RECORDED.iter().copied().chain(first..first + count);
     let (mut failed, mut outages) = (String::new(), Vec::new());
     let (mut faults, mut right, mut most) = (0, 0, 0);
+    let mut two = Duration::ZERO;
     for seed in seeds {
         let played = schedule::play(seed, None);
         faults += played.faults;
         right += played.right;
         most = most.max(played.nodes);
+        two = two.max(played.longest_two);
         outages.extend(played.outages);
         if let Some(violation) = played.violations.first() {
             let more = played.violations.len() - 1;
@@ -66,7 +68,7 @@ fn each_address_has_one_owner_whatever_happens() {
     println!(
         "{count} schedules from seed {first} with up to {most} nodes, {faults} faults, {right} \
          moments with the right owner; an owner crashed {} times, without an answer p50 {:?}, p99 \
-         {:?}, at most {:?}",
+         {:?}, at most {:?}; two nodes answered for at most {two:?}",
         outages.len(),
         at(50).unwrap_or(&Duration::ZERO),
         at(99).unwrap_or(&Duration::ZERO),

@@ -203,12 +203,12 @@ impl Validator {
             self.two.remove(&address);
         } else {
             let since = *self.two.entry(address).or_insert(now);
-            self.longest_two = self.longest_two.max(now - since);
+            self.longest_two = self.longest_two.max(now.saturating_sub(since));
         }
         if !seen.answering.is_empty()
             && let Some(since) = self.open.remove(&address)
         {
-            self.outages.push(now - since);
+            self.outages.push(now.saturating_sub(since));
         }
     }
 }

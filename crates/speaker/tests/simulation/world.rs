@@ -92,13 +92,14 @@ pub struct World {
 impl Clock {
     fn at(self, now: Duration) -> Duration {
         let micros = now.as_micros() as i64;
-        self.offset + Duration::from_micros((micros + micros * self.faster / 1_000_000) as u64)
+        self.offset
+            + Duration::from_micros((micros + micros * self.faster / 1_000_000).cast_unsigned())
     }
 
     /// Returns when it will be so late on this clock.
     fn when(self, own: Duration) -> Duration {
         let micros = own.saturating_sub(self.offset).as_micros() as i64;
-        Duration::from_micros((micros * 1_000_000 / (1_000_000 + self.faster)) as u64 + 1)
+        Duration::from_micros((micros * 1_000_000 / (1_000_000 + self.faster)).cast_unsigned() + 1)
     }
 }
 
@@ -325,17 +326,17 @@ impl World {
             }
         }
         for frame in sent.frames {
-            self.send_frame(from, frame.into());
+            self.send_frame(from, &frame.into());
         }
     }
 
-    fn send_frame(&mut self, from: usize, frame: Rc<[u8]>) {
+    fn send_frame(&mut self, from: usize, frame: &Rc<[u8]>) {
         if !self.nodes[from].has_port {
             return;
         }
         let to = MacAddress(*frame.first_chunk().unwrap());
         if !to.is_unicast() && self.random.f64() >= self.network.loss {
-            self.client.take_frame(&frame);
+            self.client.take_frame(frame);
         }
         for node in 0..self.nodes.len() {
             let is_cut = self.network.cuts_frames && self.network.cut.contains(&(from, node));
@@ -344,7 +345,7 @@ impl World {
                 continue;
             }
             for after in self.journeys() {
-                self.push(after, What::Frame(node, Rc::clone(&frame)));
+                self.push(after, What::Frame(node, Rc::clone(frame)));
             }
         }
     }
