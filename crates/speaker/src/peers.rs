@@ -17,7 +17,7 @@ const RESTART: Duration = Duration::from_secs(120);
 
 /// A router of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct PeerSpec {
     /// How the session is made; the password only where it stands in the object.
     pub peer: Peer,
     /// The Secret with the password.
@@ -29,12 +29,12 @@ pub struct Wish {
 }
 
 /// Returns a router as this node, with this router ID, meets it. `namespace`: of the object.
-pub fn wish(
+pub fn desired(
     peer: &BgpPeer,
     profile: Option<&BfdProfile>,
     namespace: &str,
     router_id: Ipv4Addr,
-) -> Wish {
+) -> PeerSpec {
     let families = match &peer.address {
         metallb::PeerAddress::Ip(address) => Families {
             ipv4: address.is_ipv4() || peer.dual_stack,
@@ -57,7 +57,7 @@ pub fn wish(
         },
     };
     let timers = Timers::default();
-    Wish {
+    PeerSpec {
         peer: Peer {
             asn: peer.local_asn.unwrap_or(peer.my_asn),
             remote_asn: match peer.peer_asn {

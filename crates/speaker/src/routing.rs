@@ -12,14 +12,14 @@ use landfall_model::rows::ServiceRow;
 
 use crate::board::ServiceFacts;
 use crate::layer2::EXCLUDED;
-use crate::peers::{Wish, router_id, wish};
+use crate::peers::{PeerSpec, desired, router_id};
 use crate::routes::{Offered, Offers, OwnNode, Union, Withheld, offers};
 
 /// What is to be announced by BGP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing {
     /// The routers of this node, by name.
-    pub peers: BTreeMap<Arc<str>, Wish>,
+    pub peers: BTreeMap<Arc<str>, PeerSpec>,
     /// What each of them is sent.
     pub union: Union,
     /// This node is about to go: routers are asked to prefer others.
@@ -72,8 +72,8 @@ impl Router {
         for (key, peer) in peers {
             let profile = peer.bfd_profile.as_deref();
             let profile = profile.and_then(|name| config.bfd_profile(name));
-            let wish = wish(peer, profile, key.namespace(), id);
-            routing.peers.insert(key.name().into(), wish);
+            let desired = desired(peer, profile, key.namespace(), id);
+            routing.peers.insert(key.name().into(), desired);
         }
         routing.problems = findings.reasons();
         routing.is_leaving = row.leaving || row.deleting;

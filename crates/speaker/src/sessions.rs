@@ -285,8 +285,8 @@ impl<R: OwnReport> Task<R> {
         let statuses = self.statuses.borrow_and_update().clone();
         let mut wanted = BfdWanted::new();
         let mut watched = BTreeMap::new();
-        for (name, wish) in &self.routing.peers {
-            let Some((path, settings)) = &wish.bfd else {
+        for (name, desired) in &self.routing.peers {
+            let Some((path, settings)) = &desired.bfd else {
                 continue;
             };
             let mut path = path.clone();
@@ -326,10 +326,10 @@ impl<R: OwnReport> Task<R> {
         let statuses = self.statuses.borrow().clone();
         let mut problems = self.unusable.clone();
         for (name, status) in &*statuses {
-            let Some(wish) = self.routing.peers.get(name) else {
+            let Some(desired) = self.routing.peers.get(name) else {
                 continue;
             };
-            if let Some(problem) = wanted::problem(name, wish, status) {
+            if let Some(problem) = wanted::problem(name, desired, status) {
                 problems.entry(Arc::clone(name)).or_insert(problem);
             }
         }

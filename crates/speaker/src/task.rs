@@ -239,7 +239,7 @@ impl<R: OwnReport> Speaker<R> {
                 *served = serves;
                 is_new
             });
-            // Routers hear of all routes at once: after a restart they drop what is missing.
+            // Routers get all routes at once: after a restart they drop what is missing.
             let routing = self.decider.routing();
             self.routing.send_if_modified(|routed| {
                 let is_new = routed.as_ref() != Some(routing);

@@ -9,7 +9,7 @@ use landfall_bgp::status::{State, Status};
 use landfall_model::view::{AnnouncedView, BfdView, PeerMessages, PeerView, RouteView};
 
 use super::{Sessions, wanted};
-use crate::peers::Wish;
+use crate::peers::PeerSpec;
 
 // === impl Sessions ===
 
@@ -19,7 +19,7 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let statuses = self.statuses.borrow().clone();
         let snapshot = self.bfd();
-        let peers = shown.routing.peers.iter().map(|(name, wish)| {
+        let peers = shown.routing.peers.iter().map(|(name, desired)| {
             let path = shown.bfd.get(name);
             let bfd = snapshot.as_ref().zip(path);
             let bfd = bfd.and_then(|(snapshot, path)| snapshot.sessions.get(path));
@@ -28,7 +28,7 @@ impl Sessions {
                 node: node.to_owned(),
                 bfd: bfd.map(of_bfd),
                 problem: shown.problems.get(name).cloned(),
-                ..session(wish, statuses.get(name), now)
+                ..session(desired, statuses.get(name), now)
             }
         });
         peers.collect()
@@ -78,10 +78,10 @@ impl Sessions {
     }
 }
 
-fn session(wish: &Wish, status: Option<&Status>, now: Instant) -> PeerView {
-    let peer = &wish.peer;
+fn session(desired: &PeerSpec, status: Option<&Status>, now: Instant) -> PeerView {
+    let peer = &desired.peer;
     let mut view = PeerView {
-        address: wanted::address(wish),
+        address: wanted::address(desired),
         port: peer.port,
         vrf: peer.vrf.clone(),
         local_asn: peer.asn.get(),

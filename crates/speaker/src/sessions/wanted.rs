@@ -11,7 +11,7 @@ use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
 
 use super::about;
-use crate::peers::Wish;
+use crate::peers::PeerSpec;
 use crate::routing::Routing;
 
 /// What is known of the Secrets that peers name.
@@ -39,15 +39,15 @@ pub(super) fn neighbors(routing: &Routing, passwords: &Passwords, is_stopping: b
         peers: BTreeMap::new(),
         unusable: BTreeMap::new(),
     };
-    for (name, wish) in &routing.peers {
-        let mut peer = wish.peer.clone();
-        if let Some(problem) = &wish.password_problem {
+    for (name, desired) in &routing.peers {
+        let mut peer = desired.peer.clone();
+        if let Some(problem) = &desired.password_problem {
             let remedy = "write a password of 1 to 80 bytes";
             let reason = about(name, problem, remedy).at("spec.password");
             made.unusable.insert(Arc::clone(name), reason);
             continue;
         }
-        if let Some(secret) = &wish.secret {
+        if let Some(secret) = &desired.secret {
             let Some(known) = passwords.get(secret) else {
                 // It is being read.
                 continue;
@@ -87,8 +87,8 @@ fn drained(routes: &Routes) -> Routes {
 }
 
 /// Returns what is wrong with a session.
-pub(super) fn problem(name: &str, wish: &Wish, status: &Status) -> Option<Reason> {
-    let address = address(wish);
+pub(super) fn problem(name: &str, desired: &PeerSpec, status: &Status) -> Option<Reason> {
+    let address = address(desired);
     if status.state == State::Established {
         let unsent = status.unsent?;
         let message = format!(
@@ -108,8 +108,8 @@ pub(super) fn problem(name: &str, wish: &Wish, status: &Status) -> Option<Reason
 }
 
 /// Returns where a router is, for people.
-pub(super) fn address(wish: &Wish) -> String {
-    match &wish.peer.address {
+pub(super) fn address(desired: &PeerSpec) -> String {
+    match &desired.peer.address {
         PeerAddress::Ip(address) => address.to_string(),
         PeerAddress::Interface(interface) => format!("interface {interface}"),
     }

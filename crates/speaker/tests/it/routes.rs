@@ -102,12 +102,18 @@ fn a_session_is_made_of_what_the_peer_says_and_of_the_node() {
         peer("tor", &spec),
     ];
     let decider = speaker("node-b", facts);
-    let wish = &decider.routing().peers["tor"];
-    assert_eq!(wish.peer.router_id.to_string(), "10.0.0.2");
-    assert_eq!((wish.peer.port, wish.peer.timers.hold.as_secs()), (1179, 9));
-    assert!(wish.peer.families.ipv4 && !wish.peer.families.ipv6);
-    assert_eq!(wish.secret, Some(ServiceKey::new("metallb-system", "tor")));
-    let (path, settings) = wish.bfd.as_ref().unwrap();
+    let desired = &decider.routing().peers["tor"];
+    assert_eq!(desired.peer.router_id.to_string(), "10.0.0.2");
+    assert_eq!(
+        (desired.peer.port, desired.peer.timers.hold.as_secs()),
+        (1179, 9)
+    );
+    assert!(desired.peer.families.ipv4 && !desired.peer.families.ipv6);
+    assert_eq!(
+        desired.secret,
+        Some(ServiceKey::new("metallb-system", "tor"))
+    );
+    let (path, settings) = desired.bfd.as_ref().unwrap();
     assert_eq!(path.hops, landfall_bfd::table::Hops::Multi);
     assert_eq!(settings.transmit_interval.as_millis(), 50);
     assert_eq!(settings.detect_multiplier.get(), 4);

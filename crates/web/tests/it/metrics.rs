@@ -224,8 +224,9 @@ fn names_follow_the_conventions_of_prometheus() {
     let mut names = BTreeSet::new();
     for metric in metrics::ALL {
         let name = metric.sample_name();
-        // One has the name that dashboards for MetalLB ask for.
-        let is_known = name == "metallb_speaker_announced";
+        // Some have the names that dashboards for MetalLB ask for.
+        let is_of_metallb = ["metallb_speaker_", "metallb_bgp_", "metallb_bfd_"];
+        let is_known = is_of_metallb.iter().any(|prefix| name.starts_with(prefix));
         assert!(name.starts_with("landfall_") || is_known, "{name}");
         assert!(
             name.chars()

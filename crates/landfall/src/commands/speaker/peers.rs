@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::cli::SpeakerArgs;
 use crate::lifetime::Lifetime;
 
-/// From one look at the Secrets to the next. A watch would need the right to list all of them.
+/// Between two reads of the Secrets. A watch would need the right to list all of them.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Starts the sessions with routers that a speaker decides on.
