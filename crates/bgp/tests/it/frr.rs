@@ -46,18 +46,24 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     text.push_str(" exit-address-family\n");
     let config = host.file("bgpd.conf", &text);
     let api = format!("{folder}/zserv.api");
-    let run = |name: &str, config: &str| {
+    let run = |name: &str, config: &str, more: &[&str]| {
         let program = format!("/usr/lib/frr/{name}");
         let pid = format!("{folder}/{name}.pid");
-        let common = [
-            "-S", "-u", "root", "-g", "root", "-f", config, "-z", &api, "-i", &pid,
-        ];
-        let arguments = [&common[..], &["--vty_socket", folder]].concat();
+        let common = ["-f", config, "-z", &api, "-i", &pid];
+        let arguments = [&common[..], &["--vty_socket", folder], more].concat();
         host.start(&program, &arguments)
     };
-    let zebra = run("zebra", &host.file("zebra.conf", "log stdout\n"));
-    host.sh(&format!("until [ -S {api} ]; do sleep 0.05; done"));
-    vec![run("bgpd", &config), zebra]
+    let of_zebra = host.file("zebra.conf", "log stdout\n");
+    // It drops the rights of root before it opens its socket.
+    host.sh(&format!("chown -R frr:frr {folder}"));
+    let zebra = run("zebra", &of_zebra, &["-u", "frr", "-g", "frr"]);
+    host.sh(&format!(
+        "timeout 20 sh -c 'until [ -S {api} ]; do sleep 0.05; done'"
+    ));
+    vec![
+        run("bgpd", &config, &["-S", "-u", "root", "-g", "root"]),
+        zebra,
+    ]
 }
 
 fn vtysh(host: &Host, command: &str) -> String {

@@ -10,12 +10,12 @@
 //! ```
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::bed::{Bed, DEADLINE, LOOK, text};
 use crate::network::inside;
@@ -29,15 +29,14 @@ const ROUTER: &str = "10.78.0.50";
 /// FRR with a kernel of its own for routes.
 struct Router {
     host: Host,
-    folder: PathBuf,
+    folder: TempDir,
     _programs: Vec<Running>,
 }
 
 impl Router {
-    fn start(bed: &Bed) -> Self {
+    fn start() -> Self {
         let host = Host::start("router", ROUTER);
-        let folder = bed.cluster.directory().join("frr");
-        std::fs::create_dir(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
              neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
         let bgpd = format!(
@@ -45,16 +44,21 @@ impl Router {
              {neighbors}"
         );
         let configs = [("zebra", "log stdout\n".to_owned()), ("bgpd", bgpd)];
-        let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let mut programs = Vec::new();
         for (name, config) in configs {
-            let file = folder.join(format!("{name}.conf"));
+            let file = folder.path().join(format!("{name}.conf"));
             std::fs::write(&file, config).unwrap();
+            // It drops the rights of root before it opens its files.
+            let owned = Command::new("chown")
+                .args(["-R", "frr:frr", text(folder.path())])
+                .status();
+            assert!(owned.unwrap().success());
             let mut command = host.command(&format!("/usr/lib/frr/{name}"));
-            command.args(["-u", "root", "-g", "root", "-f", text(&file)]);
+            command.args(["-u", "frr", "-g", "frr", "-f", text(&file)]);
             command.args(["-z", &at("zserv.api"), "--vty_socket", &at("")]);
             command.args(["-i", &at(&format!("{name}.pid"))]);
-            let log = std::fs::File::create(folder.join(format!("{name}.log"))).unwrap();
+            let log = std::fs::File::create(folder.path().join(format!("{name}.log"))).unwrap();
             programs.push(Running::start(command.stderr(log)));
         }
         Self {
@@ -66,7 +70,7 @@ impl Router {
 
     fn vtysh(&self, commands: &[&str]) -> String {
         let mut command = self.host.command("vtysh");
-        command.args(["--vty_socket", text(&self.folder), "-d", "bgpd"]);
+        command.args(["--vty_socket", text(self.folder.path()), "-d", "bgpd"]);
         for line in commands {
             command.args(["-c", line]);
         }
@@ -110,7 +114,7 @@ async fn until(bed: &Bed, what: &str, mut met: impl FnMut() -> bool) {
     while !met() {
         if began.elapsed() > DEADLINE {
             let folder = bed.cluster.directory();
-            for log in ["speaker-node-1.log", "speaker-node-2.log", "frr/bgpd.log"] {
+            for log in ["speaker-node-1.log", "speaker-node-2.log"] {
                 eprintln!("{log}: {}", read(&folder.join(log)));
             }
             panic!("not in time: {what}");
@@ -163,7 +167,7 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     ];
     bed.kubectl().run(&established).await.unwrap();
     let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
-    let router = Router::start(&bed);
+    let router = Router::start();
     let advertisement = object(
         "BGPAdvertisement",
         "v1beta1",

@@ -34,13 +34,13 @@ async fn an_address_without_an_advertisement_is_assigned_and_reported_with_a_rem
         (vec![], "there is no L2Advertisement"),
         (
             vec![l2(json!({"ipAddressPools": ["other"]}))],
-            "no L2Advertisement is for pool a and this Service",
+            "no L2Advertisement or BGPAdvertisement is for pool a and this Service",
         ),
         (
             vec![l2(
                 json!({"serviceSelectors": [{"matchLabels": {"app": "x"}}]}),
             )],
-            "no L2Advertisement is for pool a and this Service",
+            "no L2Advertisement or BGPAdvertisement is for pool a and this Service",
         ),
     ] {
         site.set(&[pool("a", &["192.0.2.0/30"])], &resources);
