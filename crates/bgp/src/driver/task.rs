@@ -143,6 +143,8 @@ impl Task {
             () = stop.cancelled() => Woken::Stop,
             changed = self.inputs.neighbor.changed() => match changed {
                 Ok(()) => Woken::Neighbor,
+                // The supervisor stops, too, and drops what it wants of every router.
+                Err(_dropped) if stop.is_cancelled() => Woken::Stop,
                 Err(_dropped) => Woken::Removed,
             },
             Some(command) = self.inputs.commands.recv() => Woken::Command(command),

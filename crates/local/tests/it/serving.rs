@@ -76,7 +76,7 @@ async fn a_port_that_is_taken_is_reported_and_opened_once_it_is_free() {
     let serve = async || node.serving.serve(&uid, &key, &wanted, &addresses).await;
     let failed = serve().await.unwrap_err();
     let reasons: Vec<Code> = failed.iter().map(|it| it.reason.code).collect();
-    assert_eq!(reasons, [Code::ListenFailed]);
+    assert_eq!(reasons, [Code::PortInUse]);
     assert_eq!(
         node.open(),
         sockets(&["127.78.3.3:8081"]),
