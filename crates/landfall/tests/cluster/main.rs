@@ -26,6 +26,7 @@ mod kube_proxy;
 mod last_known;
 mod lifecycle;
 mod metal;
+mod metal_rows;
 mod metallb;
 mod openstack;
 mod outage;

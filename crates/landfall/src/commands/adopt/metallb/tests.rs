@@ -16,12 +16,17 @@ use super::installed::Part;
 use super::*;
 
 fn pool(name: &str, spec: &Value) -> Fact {
-    let shape: wire::IpAddressPool = serde_json::from_value(json!({
+    let object = json!({
         "apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
         "metadata": {"name": name, "namespace": METALLB_NAMESPACE}, "spec": spec,
-    }))
-    .unwrap();
-    Fact::Pool(Arc::new(shape.into_row().unwrap()))
+    });
+    let shape: wire::IpAddressPool = serde_json::from_value(object.clone()).unwrap();
+    let resource: wire::Resource = serde_json::from_value(object).unwrap();
+    let mut row = shape.into_row().unwrap();
+    row.resource = Some(Arc::new(
+        resource.into_row(ResourceKind::IpAddressPool).unwrap(),
+    ));
+    Fact::Pool(Arc::new(row))
 }
 
 fn advertisement(kind: ResourceKind, spec: &Value) -> Fact {

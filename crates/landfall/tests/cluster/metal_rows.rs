@@ -1,0 +1,347 @@
+//! Rows of the conformance table about addresses on a real API server, with the definitions that
+//! are shipped: the rows that crates/metal/tests/rows plays in memory, in one cluster.
+
+use landfall_testkit::cluster::Options;
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, writes};
+use crate::metal::object;
+use crate::network::Range;
+use crate::replica::Replica;
+
+const DEFINITIONS: &str = include_str!("../../../../deploy/crds.yaml");
+const POOL_OF: &str = "metallb.io/ip-allocated-from-pool";
+const ADDRESSES: &str = "metallb.io/loadBalancerIPs";
+const POOL: &str = "metallb.io/address-pool";
+const KEY: &str = "metallb.io/allow-shared-ip";
+
+/// A cluster, its pools and a controller.
+struct Stage {
+    bed: Bed,
+    range: Range,
+    replica: Option<Replica>,
+}
+
+/// A Service: annotations, and fields of its spec.
+fn service(name: &str, annotations: &[(&str, &str)], spec: &Value) -> String {
+    let annotations = annotations.iter().map(|(key, value)| {
+        let value = (*value).into();
+        ((*key).to_owned(), value)
+    });
+    let mut service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": name, "annotations": serde_json::Map::from_iter(annotations)},
+        "spec": {
+            "type": "LoadBalancer", "loadBalancerClass": "metallb",
+            "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}],
+        },
+    });
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        service["spec"][field] = value.clone();
+    }
+    service.to_string()
+}
+
+fn addresses(service: &Value) -> Vec<&str> {
+    let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+    let entries = ingress.into_iter().flatten();
+    entries.filter_map(|entry| entry["ip"].as_str()).collect()
+}
+
+// === impl Stage ===
+
+impl Stage {
+    async fn open(pools: &[(&str, Value)]) -> Self {
+        let bed = Bed::with("rows", Options::default()).await;
+        bed.kubectl().apply(DEFINITIONS).await.unwrap();
+        for plural in ["ipaddresspools", "l2advertisements"] {
+            let kind = format!("crd/{plural}.metallb.io");
+            let wait = [
+                "wait",
+                "--for=condition=Established",
+                "--timeout=60s",
+                &kind,
+            ];
+            bed.kubectl().run(&wait).await.unwrap();
+        }
+        let mut stage = Self {
+            bed,
+            range: Range::claim(),
+            replica: None,
+        };
+        for (name, spec) in pools {
+            stage.pool(name, spec).await;
+        }
+        stage.start(1).await;
+        stage
+    }
+
+    async fn start(&mut self, number: u8) {
+        let config = format!(
+            "metallbNamespace: {}\ninstances:\n  - name: metal\n    provider: metal\n    \
+             classNames: [metallb]\n",
+            self.bed.namespace
+        );
+        let admin = self.range.admin(number);
+        self.replica = Some(Replica::alone(&self.bed, admin, &config).await);
+    }
+
+    async fn stop(&mut self) {
+        self.replica.take().unwrap().stop().await;
+    }
+
+    async fn pool(&self, name: &str, spec: &Value) {
+        let pool = object(
+            "IPAddressPool",
+            name,
+            &self.bed.namespace,
+            &spec.to_string(),
+        );
+        self.bed.kubectl().apply(&pool).await.unwrap();
+    }
+
+    async fn drop_pool(&self, name: &str) {
+        self.bed.run(&["delete", "ipaddresspool", name]).await;
+    }
+
+    /// Applies a Service.
+    async fn put(&self, name: &str, annotations: &[(&str, &str)], spec: Value) {
+        self.bed.apply(&service(name, annotations, &spec)).await;
+    }
+
+    /// Waits until a Service holds these addresses.
+    async fn holds(&self, name: &str, wanted: &[&str]) -> Value {
+        let met = |service: &Value| addresses(service) == wanted;
+        let what = format!("at {wanted:?}");
+        self.bed.until(name, &what, met).await
+    }
+
+    /// Waits until a Service without an address was refused one; returns why.
+    async fn refused(&self, name: &str) -> String {
+        let why = self.bed.event(name, "AllocationFailed").await;
+        assert!(addresses(&self.bed.service(name).await).is_empty());
+        why
+    }
+}
+
+#[tokio::test]
+async fn rows_of_requests_for_addresses_hold_on_a_real_api_server() {
+    let stage = Stage::open(&[
+        ("a", json!({"addresses": ["10.0.0.5 - 10.0.0.7"]})),
+        (
+            "b",
+            json!({"addresses": ["10.0.1.10/24"], "autoAssign": false}),
+        ),
+        (
+            "buggy",
+            json!({"addresses": ["10.0.2.0/24"], "autoAssign": false, "avoidBuggyIPs": true}),
+        ),
+    ])
+    .await;
+    // 1: address, note and event; and no write beside these two.
+    let audit = stage.bed.cluster.audit();
+    stage.put("s1", &[], json!({})).await;
+    let first = stage.holds("s1", &["10.0.0.5"]).await;
+    assert_eq!(first["metadata"]["annotations"][POOL_OF], "a");
+    let said = stage.bed.event("s1", "IPAllocated").await;
+    assert!(said.contains("10.0.0.5"), "{said}");
+    let mut written: Vec<String> = writes(&audit).into_iter().map(|it| it.resource).collect();
+    // How much of a pool is used is written once in a while, however many Services came.
+    written.retain(|resource| resource != "ipaddresspools/status");
+    written.sort();
+    assert_eq!(written, ["events", "services/status"]);
+    // 2: a range to its end.
+    for (name, address) in [("s2", "10.0.0.6"), ("s3", "10.0.0.7")] {
+        stage.put(name, &[], json!({})).await;
+        stage.holds(name, &[address]).await;
+    }
+    stage.put("s4", &[], json!({})).await;
+    stage.refused("s4").await;
+    // 5: what is released goes to the one that waits.
+    stage.bed.run(&["delete", "service", "s2"]).await;
+    stage.holds("s4", &["10.0.0.6"]).await;
+    // 3 and 15: host bits are masked; a pool by name, and another one.
+    stage.put("named", &[(POOL, "b")], json!({})).await;
+    stage.holds("named", &["10.0.1.0"]).await;
+    stage.put("named", &[(POOL, "buggy")], json!({})).await;
+    // 4: not .0, also on request.
+    let named = stage.holds("named", &["10.0.2.1"]).await;
+    assert_eq!(named["metadata"]["annotations"][POOL_OF], "buggy");
+    stage.bed.event("named", "ClearAssignment").await;
+    stage
+        .put("low", &[(ADDRESSES, "10.0.2.0")], json!({}))
+        .await;
+    assert!(stage.refused("low").await.contains("10.0.2.0"));
+    // 8, 9 and 10: by annotation, by field, by both.
+    stage
+        .put("by-note", &[(ADDRESSES, "10.0.1.8")], json!({}))
+        .await;
+    stage.holds("by-note", &["10.0.1.8"]).await;
+    let field = json!({"loadBalancerIP": "10.0.1.9"});
+    stage.put("by-field", &[], field.clone()).await;
+    stage.holds("by-field", &["10.0.1.9"]).await;
+    stage
+        .put("by-both", &[(ADDRESSES, "10.0.1.20")], field)
+        .await;
+    stage.refused("by-both").await;
+    // 11: in no pool.
+    stage
+        .put("outside", &[(ADDRESSES, "192.0.2.1")], json!({}))
+        .await;
+    assert!(stage.refused("outside").await.contains("192.0.2.1"));
+    // 13 and 14: to a free address, and to a taken one.
+    stage
+        .put("by-note", &[(ADDRESSES, "10.0.1.11")], json!({}))
+        .await;
+    stage.holds("by-note", &["10.0.1.11"]).await;
+    stage
+        .put("by-note", &[(ADDRESSES, "10.0.1.9")], json!({}))
+        .await;
+    let said = stage.bed.event("by-note", "LoadBalancerFailed").await;
+    assert!(said.contains("by-field"), "{said}");
+    stage.holds("by-note", &["10.0.1.11"]).await;
+    // 16: of another pool than the named one.
+    let both = [(ADDRESSES, "10.0.1.30"), (POOL, "a")];
+    stage.put("mismatch", &both, json!({})).await;
+    stage.refused("mismatch").await;
+    // 17: the old prefix.
+    let old = ("metallb.universe.tf/loadBalancerIPs", "10.0.1.40");
+    stage.put("old", &[old], json!({})).await;
+    stage.holds("old", &["10.0.1.40"]).await;
+    stage.bed.event("old", "deprecatedAnnotation").await;
+    stage
+        .put("old", &[old, (ADDRESSES, "10.0.1.41")], json!({}))
+        .await;
+    stage.holds("old", &["10.0.1.41"]).await;
+    // 26, 28 and 29: one key, two protocols, another key.
+    let shared = [(ADDRESSES, "10.0.1.50"), (KEY, "k")];
+    stage
+        .put("tcp", &shared, json!({"ports": [{"port": 53}]}))
+        .await;
+    stage.holds("tcp", &["10.0.1.50"]).await;
+    let udp = json!({"ports": [{"port": 53, "protocol": "UDP"}]});
+    stage.put("udp", &shared, udp).await;
+    stage.holds("udp", &["10.0.1.50"]).await;
+    let other = [(ADDRESSES, "10.0.1.50"), (KEY, "j")];
+    stage
+        .put("other", &other, json!({"ports": [{"port": 54}]}))
+        .await;
+    stage.refused("other").await;
+    stage
+        .put("clash", &shared, json!({"ports": [{"port": 53}]}))
+        .await;
+    stage.refused("clash").await;
+    // 44: no other class.
+    let foreign = json!({"loadBalancerClass": "example.com/other"});
+    stage.put("foreign", &[], foreign).await;
+    assert!(addresses(&stage.bed.service("foreign").await).is_empty());
+}
+
+#[tokio::test]
+async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
+    let mut stage = Stage::open(&[
+        ("a", json!({"addresses": ["10.0.0.0/24"]})),
+        (
+            "b",
+            json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]}),
+        ),
+    ])
+    .await;
+    stage.put("web", &[], json!({})).await;
+    stage.holds("web", &["10.0.0.0"]).await;
+    // 32 and 33: both families, IPv4 first, from a pool with both.
+    let dual = json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]});
+    stage.put("dual", &[], dual.clone()).await;
+    stage.holds("dual", &["10.0.1.0", "fd00::"]).await;
+    stage.put("dual-of-one", &[(POOL, "a")], dual).await;
+    stage.refused("dual-of-one").await;
+    stage.bed.run(&["delete", "service", "dual-of-one"]).await;
+    // 47: what others put into the status stays.
+    let patch = json!([
+        {"op": "add", "path": "/status/loadBalancer/ingress/0/ports",
+         "value": [{"port": 80, "protocol": "TCP"}]},
+        {"op": "add", "path": "/status/conditions/-", "value": {
+            "type": "example.com/Checked", "status": "True", "reason": "Fine", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}},
+    ])
+    .to_string();
+    let patch = [
+        "patch",
+        "service",
+        "web",
+        "--subresource=status",
+        "--type=json",
+        "-p",
+        &patch,
+    ];
+    stage.bed.run(&patch).await;
+    stage
+        .put("web", &[], json!({"ports": [{"port": 81}]}))
+        .await;
+    let seen = |service: &Value| {
+        let conditions = service["status"]["conditions"].as_array();
+        let mut ours = conditions.into_iter().flatten();
+        ours.any(|it| {
+            it["type"] == "landfall.dev/Accepted"
+                && it["observedGeneration"] == service["metadata"]["generation"]
+        })
+    };
+    let web = stage.bed.until("web", "seen again", seen).await;
+    let conditions = web["status"]["conditions"].as_array().unwrap();
+    assert!(
+        conditions
+            .iter()
+            .any(|it| it["type"] == "example.com/Checked")
+    );
+    assert_eq!(
+        web["status"]["loadBalancer"]["ingress"][0]["ports"][0]["port"],
+        80
+    );
+    // 43: outside of its pool.
+    stage
+        .pool("a", &json!({"addresses": ["10.0.0.8/31"]}))
+        .await;
+    stage.holds("web", &["10.0.0.8"]).await;
+    let said = stage.bed.event("web", "ClearAssignment").await;
+    assert!(said.contains("10.0.0.0"), "{said}");
+    // 40: to another pool.
+    stage.drop_pool("a").await;
+    stage.holds("web", &["10.0.1.1"]).await;
+    // 7 and 46: a restart with a Service that came meanwhile writes for that one alone.
+    stage.stop().await;
+    stage.put("a-new-one", &[], json!({})).await;
+    let audit = stage.bed.cluster.audit();
+    stage.start(2).await;
+    stage.holds("a-new-one", &["10.0.1.2"]).await;
+    stage.bed.event("a-new-one", "IPAllocated").await;
+    let named = |name: &str| name.starts_with("a-new-one");
+    let written = writes(&audit);
+    let services = written
+        .iter()
+        .filter(|it| it.resource.starts_with("services"));
+    assert!(services.clone().count() == 1, "{written:?}");
+    assert!(services.clone().all(|it| named(&it.name)), "{written:?}");
+    stage.holds("web", &["10.0.1.1"]).await;
+    // 41: without any pool nothing is lost, over a restart, too.
+    stage.drop_pool("b").await;
+    stage.put("waits", &[], json!({})).await;
+    stage.refused("waits").await;
+    stage.stop().await;
+    stage.start(3).await;
+    for (name, held) in [
+        ("web", &["10.0.1.1"][..]),
+        ("dual", &["10.0.1.0", "fd00::"]),
+        ("a-new-one", &["10.0.1.2"]),
+    ] {
+        stage.holds(name, held).await;
+    }
+    stage
+        .pool(
+            "b",
+            &json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]}),
+        )
+        .await;
+    stage.holds("waits", &["10.0.1.3"]).await;
+    stage.holds("web", &["10.0.1.1"]).await;
+    stage.stop().await;
+}
