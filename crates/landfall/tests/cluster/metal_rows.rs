@@ -30,7 +30,7 @@ fn service(name: &str, annotations: &[(&str, &str)], spec: &Value) -> String {
     });
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": name, "annotations": serde_json::Map::from_iter(annotations)},
+        "metadata": {"name": name, "annotations": annotations.collect::<serde_json::Map<_, _>>()},
         "spec": {
             "type": "LoadBalancer", "loadBalancerClass": "metallb",
             "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}],
