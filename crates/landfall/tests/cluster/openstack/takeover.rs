@@ -112,5 +112,5 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_no_service_own
         reported.ends_with("1 deleted, 0 could not be\n"),
         "{reported}"
     );
-    assert_eq!(sim.writes().len(), 2);
+    assert_eq!(sim.writes().len(), 3);
 }
