@@ -32,7 +32,7 @@ pub enum AskError {
     /// There is no answer.
     #[error(
         "no instance answers at {address}: {why} (is `landfall up` running, and is --admin or \
-         LANDFALL_ADMIN the address that it printed?)"
+         LANDFALL_ADMIN the address that it printed? A speaker has 127.0.0.1:9641 by default)"
     )]
     Unreachable {
         /// The admin address.

@@ -10,6 +10,9 @@ use crate::admin::client::Admin;
 use crate::cli::{GetArgs, GetOutput, Kind};
 use crate::table;
 
+/// Why there may be nothing to show, beside that there is nothing.
+const NO_SPEAKER: &str = "what answers is no speaker: name one by --admin";
+
 /// Runs the command.
 pub async fn run(args: &GetArgs) -> anyhow::Result<()> {
     if args.cluster.is_meant() {
@@ -45,7 +48,7 @@ fn rendered<T: Serialize>(format: GetOutput, items: &[T]) -> anyhow::Result<Stri
 /// One line per router, and a line below for what is wrong.
 fn list_peers(peers: &[PeerView], wide: bool) -> String {
     if peers.is_empty() {
-        return "no BGPPeer is for this node".to_owned();
+        return format!("no BGPPeer is for this node, or {NO_SPEAKER}");
     }
     let mut header = vec![
         "PEER", "NODE", "ADDRESS", "AS", "STATE", "FOR", "SENT", "RECEIVED", "BFD",
@@ -91,7 +94,7 @@ fn list_peers(peers: &[PeerView], wide: bool) -> String {
 
 fn list_routes(routes: &[RouteView]) -> String {
     if routes.is_empty() {
-        return "no prefix is announced to a router".to_owned();
+        return format!("no prefix is announced to a router, or {NO_SPEAKER}");
     }
     let header = [
         "PREFIX",
