@@ -12,18 +12,19 @@
 )]
 
 #[path = "../tests/it/lab.rs"]
-#[allow(dead_code, reason = "tests use all of it")]
+#[expect(dead_code, reason = "tests use all of it")]
 mod lab;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lab::{Host, inside, sh};
+use lab::{Host, NO_DETECTION, sh};
 use landfall_bfd::driver::{Config, Monitor, Snapshot};
 use landfall_bfd::packet::State;
 use landfall_bfd::session::Settings;
 use landfall_bfd::table::{Path, Wanted};
+use landfall_testkit::namespace::{inside, is_entered};
 
 const SESSIONS: u8 = 8;
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -31,9 +32,11 @@ const SECONDS: u64 = 60;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if !lab::is_entered() {
+    if !is_entered() {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let status = inside(&arguments).status().expect("unshare, of util-linux");
+        let status = inside(&arguments, NO_DETECTION)
+            .status()
+            .expect("unshare, of util-linux");
         std::process::exit(status.code().unwrap_or(1));
     }
     let seconds = arguments.first().map_or(SECONDS, |it| it.parse().unwrap());

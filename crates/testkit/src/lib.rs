@@ -8,6 +8,7 @@ pub mod conformance;
 #[cfg(feature = "exoscale")]
 pub mod exoscale;
 pub mod fuzz;
+pub mod namespace;
 #[cfg(feature = "openstack")]
 pub mod openstack;
 #[cfg(feature = "stack")]

@@ -1,27 +1,21 @@
 //! Hosts in network namespaces of their own, and the links between them. They end with the process
 //! of the test, which is a host itself.
 
-use std::fs::File;
-use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use landfall_bfd::driver::{Config, Monitor};
 use landfall_bfd::packet::State;
 use landfall_bfd::table::{Event, Path, Status, Wanted};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use landfall_testkit::namespace::{self, Namespace};
+pub use landfall_testkit::namespace::{sh, until};
 use tokio::sync::mpsc::Receiver;
-
-/// Set in the process that runs inside.
-const INSIDE: &str = "LANDFALL_TEST_LAB";
 
 /// Anything takes less.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A host with a kernel of its own for all that concerns the network.
-pub struct Host {
-    child: Child,
-}
+pub struct Host(Namespace);
 
 /// A program on a host. It ends with this.
 pub struct Program(Child);
@@ -32,51 +26,20 @@ pub struct Node {
     pub events: Receiver<Event>,
 }
 
-/// Returns whether this process runs inside.
-pub fn is_entered() -> bool {
-    std::env::var_os(INSIDE).is_some()
-}
+/// Link-local addresses can be used at once.
+pub const NO_DETECTION: &str = "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad;";
 
 /// Runs a test of this program again in a network namespace of its own. Returns whether it is to
 /// run here.
 pub fn is_inside(test: &str) -> bool {
-    if is_entered() {
-        return true;
-    }
-    let ended = inside(&["--exact", test, "--nocapture"]).output();
-    let ended = ended.expect("unshare, of util-linux, starts");
-    let printed = String::from_utf8_lossy(&ended.stdout);
-    let errors = String::from_utf8_lossy(&ended.stderr);
-    assert!(
-        ended.status.success() && printed.contains("1 passed"),
-        "as root? {printed}{errors}"
-    );
-    false
-}
-
-/// Returns this program again, with arguments, in a network namespace of its own.
-pub fn inside(arguments: &[&str]) -> Command {
-    let mut command = Command::new("unshare");
-    let script = "ip link set lo up; echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad; \
-        exec \"$@\"";
-    command
-        .args(["--net", "sh", "-euc", script, "net"])
-        .arg(std::env::current_exe().unwrap())
-        .args(arguments)
-        .env(INSIDE, "1");
-    command
-}
-
-/// Runs commands on this host.
-pub fn sh(script: &str) -> String {
-    run(Command::new("sh").args(["-euc", script]))
+    namespace::is_inside(test, &["ip", "nsenter"], NO_DETECTION)
 }
 
 /// Links two hosts (the first is this one, if left out), each by an interface.
 pub fn link(one: Option<&Host>, name: &str, other: &Host, other_name: &str) {
     let script = format!(
         "ip link add {name} type veth peer name {other_name} netns {}; ip link set {name} up",
-        other.child.id()
+        other.0.pid()
     );
     match one {
         None => sh(&script),
@@ -85,43 +48,11 @@ pub fn link(one: Option<&Host>, name: &str, other: &Host, other_name: &str) {
     other.sh(&format!("ip link set {other_name} up"));
 }
 
-/// Waits for a condition.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-fn run(command: &mut Command) -> String {
-    let ended = command.output().unwrap();
-    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{command:?}: {text}{errors}");
-    text
-}
-
 // === impl Host ===
 
 impl Host {
     pub fn new() -> Self {
-        let child = Command::new("unshare")
-            .args(["--net", "cat"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let own = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
-        let end = Instant::now() + DEADLINE;
-        let path = format!("/proc/{}/ns/net", child.id());
-        while std::fs::read_link(&path).is_ok_and(|it| it == own) {
-            assert!(Instant::now() < end, "no namespace");
-            std::thread::yield_now();
-        }
-        let host = Self { child };
-        // Link-local addresses can be used at once.
-        host.sh("ip link set lo up; echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad");
-        host
+        Self(Namespace::new())
     }
 
     /// Returns a host whose eth0 is linked to eth0 of this one. Addresses of both families end with
@@ -134,21 +65,14 @@ impl Host {
         host
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        let pid = self.child.id().to_string();
-        command.args(["--net", "--target", &pid, program]);
-        command
-    }
-
     /// Runs commands on the host.
     pub fn sh(&self, script: &str) -> String {
-        run(self.command("sh").args(["-euc", script]))
+        self.0.sh(script)
     }
 
     /// Starts a program on the host.
     pub fn start(&self, program: &str, arguments: &[&str]) -> Program {
-        let mut command = self.command(program);
+        let mut command = self.0.command(program);
         Program(command.args(arguments).spawn().unwrap())
     }
 
@@ -165,13 +89,7 @@ impl Host {
 
     /// Runs something in a thread that is in the namespace of the host.
     pub fn within<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
-        let thread = std::thread::spawn(move || {
-            let network = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), network).expect("as root?");
-            work()
-        });
-        thread.join().unwrap()
+        self.0.within(work).join().unwrap()
     }
 }
 
@@ -186,13 +104,6 @@ fn link_local_of(shown: &str) -> String {
     let address = shown.split_whitespace().find(|it| it.starts_with("fe80"));
     let (address, _) = address.unwrap().split_once('/').unwrap();
     address.to_owned()
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ended = self.child.wait();
-    }
 }
 
 // === impl Program ===

@@ -2,7 +2,6 @@
 //! GoBGP. These tests make namespaces and run as root.
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     reason = "a test that cannot go on ends, and prints what it found"
 )]

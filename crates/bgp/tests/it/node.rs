@@ -12,7 +12,7 @@ use landfall_bgp::status::{State, Status};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::lab::until;
+use crate::lab::{DEADLINE, until};
 use crate::router::Setup;
 
 pub struct Node {
@@ -104,7 +104,7 @@ impl Node {
     /// Waits for the session.
     pub async fn up(&self) {
         let text = || format!("{:?}", self.status());
-        let end = std::time::Instant::now() + crate::lab::DEADLINE;
+        let end = std::time::Instant::now() + DEADLINE;
         while !self.is_up() {
             assert!(
                 std::time::Instant::now() < end,

@@ -1,11 +1,9 @@
 //! A network: a switch, and hosts in network namespaces of their own that are connected to it. It
 //! ends with the process of the test.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -16,12 +14,10 @@ use landfall_l2::fsm::{Announcement, Scope, Settings, Start, State};
 use landfall_l2::mac::MacAddress;
 use landfall_l2::packet::{ETHER_TYPE_ARP, ETHER_TYPE_IPV6, Frame};
 use landfall_sys::packet::{Instruction, PacketSocket};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+pub use landfall_testkit::namespace::until;
+use landfall_testkit::namespace::{self, Namespace};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-/// Set in the process that runs inside.
-const INSIDE: &str = "LANDFALL_TEST_LAB";
 
 /// Anything takes less.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -35,7 +31,7 @@ pub const V6: &str = "2001:db8::7";
 
 /// A host with a kernel of its own for all that concerns the network. Its interface is eth0.
 pub struct Host {
-    child: Child,
+    namespace: Namespace,
     pub mac: MacAddress,
 }
 
@@ -66,34 +62,8 @@ pub struct Lines {
 /// Runs a test of this program again in a network namespace of its own, which commands prepare.
 /// Returns whether it is to run here.
 pub fn is_inside(test: &str, prepare: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    for program in ["ip", "nsenter", "setpriv", "arping", "ndisc6", "tcpdump"] {
-        let found = Command::new("sh")
-            .args(["-c", &format!("command -v {program}")])
-            .output();
-        let found = found.unwrap().status.success();
-        assert!(
-            found,
-            "{program} is missing: `cargo xtask install` installs it"
-        );
-    }
-    let script = format!("ip link set lo up; {prepare} exec \"$@\"");
-    let ended = Command::new("unshare")
-        .args(["--net", "sh", "-euc", &script, "net"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare, of util-linux, starts");
-    let printed = String::from_utf8_lossy(&ended.stdout);
-    let errors = String::from_utf8_lossy(&ended.stderr);
-    assert!(
-        ended.status.success() && printed.contains("1 passed"),
-        "as root? {printed}{errors}"
-    );
-    false
+    let needs = ["ip", "nsenter", "setpriv", "arping", "ndisc6", "tcpdump"];
+    namespace::is_inside(test, &needs, prepare)
 }
 
 /// The switch that hosts are connected to.
@@ -126,87 +96,43 @@ pub fn both(start: Start) -> Wanted {
     }
 }
 
-/// Waits for a condition.
-pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + DEADLINE;
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// Runs a program and returns what it printed.
-fn run(command: &mut Command) -> String {
-    let ended = command.output().unwrap();
-    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{command:?}: {text}{errors}");
-    text
-}
-
 // === impl Host ===
 
 impl Host {
     /// Connects another host to the switch, with an address of each family.
     pub fn connect(number: u8) -> Self {
-        let mut host = Self::alone();
+        let host = Self {
+            namespace: Namespace::new(),
+            mac: MacAddress([2, 0, 0, 0, 0, number]),
+        };
         let pid = host.pid();
         let port = format!("port{number}");
         let link = format!(
             "ip link add {port} type veth peer name eth0 address 02:00:00:00:00:{number:02x} \
             netns {pid}; ip link set {port} master switch; ip link set {port} up"
         );
-        run(Command::new("sh").args(["-euc", &link]));
+        namespace::sh(&link);
         host.sh(&format!(
-            "ip link set lo up; ip address add 10.0.0.{number}/24 dev eth0; \
+            "ip address add 10.0.0.{number}/24 dev eth0; \
             ip link set eth0 up; ip address add 2001:db8::{number:x}/64 dev eth0"
         ));
-        host.mac = MacAddress([2, 0, 0, 0, 0, number]);
-        host
-    }
-
-    fn alone() -> Self {
-        let child = Command::new("unshare")
-            .args(["--net", "cat"])
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let own = std::fs::read_link("/proc/self/ns/net").unwrap();
-        let end = Instant::now() + DEADLINE;
-        let path = format!("/proc/{}/ns/net", child.id());
-        while std::fs::read_link(&path).is_ok_and(|it| it == own) {
-            assert!(Instant::now() < end, "no namespace");
-            std::thread::yield_now();
-        }
-        let host = Self {
-            child,
-            mac: MacAddress([0; 6]),
-        };
-        // Link-local addresses can be used at once.
-        host.sh("echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad");
         host
     }
 
     /// The process that keeps its namespace.
     pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        let pid = self.pid().to_string();
-        command.args(["--net", "--target", &pid, program]);
-        command
+        self.namespace.pid()
     }
 
     /// Runs commands on the host.
     pub fn sh(&self, script: &str) -> String {
-        run(self.command("sh").args(["-euc", script]))
+        self.namespace.sh(script)
     }
 
     /// Starts a program on the host that prints lines.
     pub fn lines(&self, program: &str, arguments: &[&str]) -> Lines {
         let mut child = self
+            .namespace
             .command(program)
             .args(arguments)
             .stdout(Stdio::piped())
@@ -248,12 +174,7 @@ impl Host {
         &self,
         work: impl FnOnce() -> R + Send + 'static,
     ) -> JoinHandle<R> {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.child.id())).unwrap();
-        std::thread::spawn(move || {
-            let network = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), network).expect("as root?");
-            work()
-        })
+        self.namespace.within(work)
     }
 
     /// Starts a node on the host.
@@ -338,13 +259,6 @@ impl Host {
             stop,
             thread: Some(thread),
         }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ended = self.child.wait();
     }
 }
 
