@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use landfall_testkit::conformance::{commit, numbers, outcomes, sentence, without_results};
 
-use crate::table::{ROWS, Relation};
+use crate::table::{ON_API_SERVER, ROWS, Relation};
 
 /// The test binaries: the crate, and what `cargo test` is to run.
 const SUITES: &[(&str, &[&str])] = &[
@@ -72,6 +72,15 @@ fn tests() -> BTreeMap<u16, Vec<Test>> {
             for number in numbers(test, "row") {
                 let test = ((*name).to_owned(), test.clone());
                 of_rows.entry(number).or_default().push(test);
+            }
+        }
+        for (test, rows) in ON_API_SERVER
+            .iter()
+            .filter(|(test, _)| found.contains(*test))
+        {
+            for row in *rows {
+                let test = ((*name).to_owned(), (*test).to_owned());
+                of_rows.entry(*row).or_default().push(test);
             }
         }
         for row in ROWS {

@@ -67,6 +67,20 @@ const ALONE: &str = "xtask what_an_object_alone_shows_to_be_wrong_is_refused_wit
 const SPEAKERS: &str =
     "landfall as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone";
 
+/// The tests that play many rows on a real API server, in the crate `landfall`.
+pub const ON_API_SERVER: [(&str, &[u16]); 2] = [
+    (
+        "rows_of_requests_for_addresses_hold_on_a_real_api_server",
+        &[
+            1, 2, 3, 4, 5, 8, 9, 10, 11, 13, 14, 15, 16, 17, 26, 28, 29, 44,
+        ],
+    ),
+    (
+        "rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server",
+        &[7, 32, 33, 40, 41, 43, 46, 47],
+    ),
+];
+
 pub const ROWS: &[Row] = &[
     same(1, 'K', "allocate-first"),
     same(2, 'K', "range-syntax"),
