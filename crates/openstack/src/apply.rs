@@ -153,6 +153,7 @@ impl OpenStack {
         let error = match written {
             Ok(()) => {
                 memory.changed(&id, now);
+                memory.note_source_ip(step, true);
                 if let Some(key) = refusal::key(step) {
                     memory.attempts.accept(&key);
                 }
@@ -174,6 +175,12 @@ impl OpenStack {
             ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
                 after: self.poll_interval_with(&memory),
             }),
+            // Another plan is made, with the algorithm that every driver for OVN knows.
+            ErrorKind::Invalid | ErrorKind::Unsupported if memory.note_source_ip(step, false) => {
+                Ok(Applied::Later {
+                    after: Duration::ZERO,
+                })
+            }
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
             {
