@@ -19,6 +19,7 @@ use landfall_model::rows::Family;
 use landfall_model::{Reason, Uid};
 use tokio::time::Instant;
 
+use crate::fares::Troubles;
 use crate::graph::Graph;
 use crate::names::service_of;
 use crate::objects::{Id, LoadBalancer, Pool, PoolAlgorithm, Provisioning, Subnet};
@@ -71,6 +72,8 @@ pub(crate) struct Memory {
     pub(crate) looks_before_groups: HashMap<String, u8>,
     /// What other programs had changed of the load balancers of Services, until it is put right.
     pub(crate) drift: HashMap<Uid, Reason>,
+    /// What carries no traffic in load balancers, as the last audit saw it.
+    pub(crate) troubles: HashMap<Id, Troubles>,
     /// Lists older than this lack our own last writes to groups and ports.
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.

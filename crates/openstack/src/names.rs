@@ -21,6 +21,10 @@ pub const UID_PREFIX: &str = "landfall_service_";
 /// namespace follows.
 pub const SHARER_PREFIX: &str = "landfall_shared_by_";
 
+/// The tag of a load balancer whose Service has left it to others and wanted its floating IP kept:
+/// the last of them leaves it, too.
+pub const KEEPS_FLOATING_IP: &str = "landfall_keeps_floating_ip";
+
 /// What the load balancer of a Service's second family has at the end of its name and of its marks.
 /// No name of a Service has a full stop in it.
 const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];

@@ -8,6 +8,7 @@ use landfall_model::provider::ProviderStatus;
 use landfall_model::status::{IngressAddress, IpMode, RECORD};
 use landfall_model::{Code, Intent, Reason, Severity};
 
+use crate::fares::Trouble;
 use crate::notices::in_error;
 use crate::objects::{LoadBalancer, OperatingStatus, Provisioning};
 use crate::observed::{Found, Goal, Observed};
@@ -126,7 +127,7 @@ pub(crate) fn serves_none(balancer: &LoadBalancer) -> bool {
 }
 
 /// Why a load balancer that takes changes carries no traffic for the Service. How one fares that
-/// others use does not show how the Service's own members do.
+/// others use does not show how the Service's own members do: its pools do.
 fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<Reason> {
     if balancer.admin_state_up == Some(false) {
         let message = format!(
@@ -136,15 +137,27 @@ fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<R
         let reason = Reason::error(Code::LoadBalancerFailed, message);
         return Some(reason.remedy("`openstack loadbalancer set --enable` switches it on"));
     }
+    let id = &balancer.id;
     let name = &balancer.name;
     let mut others = have.names.of_others(name, &balancer.tags);
-    if !owner || others.next().is_some() || !serves_none(balancer) {
-        return None;
-    }
-    let message = format!(
-        "Octavia reports that load balancer {} reaches no member",
-        balancer.id
-    );
+    let alone = owner && others.next().is_none();
+    let message = match &have.trouble {
+        Some(Trouble::SwitchedOff(listener)) => {
+            let message = format!(
+                "listener {listener} of load balancer {id} or its pool is switched off: its \
+                admin_state_up is false"
+            );
+            let reason = Reason::error(Code::LoadBalancerFailed, message);
+            return Some(reason.remedy("`openstack loadbalancer listener set --enable` switches it on"));
+        }
+        _ if alone && serves_none(balancer) => {
+            format!("Octavia reports that load balancer {id} reaches no member")
+        }
+        Some(Trouble::NoMember) => {
+            format!("Octavia reports that the Service's pools in load balancer {id} reach no member")
+        }
+        None => return None,
+    };
     let reason = Reason::warning(Code::NoHealthyMembers, message);
     Some(reason.remedy("`openstack loadbalancer status show` shows each member"))
 }

@@ -434,7 +434,7 @@ fn tried_name(wanted: &WantedListener) -> String {
 }
 
 /// Whether a listener is only tried. No Service controller gives such a name to one that serves.
-fn is_tried(listener: &Listener) -> bool {
+pub(crate) fn is_tried(listener: &Listener) -> bool {
     listener.name.starts_with(TRIED)
 }
 

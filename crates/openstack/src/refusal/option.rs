@@ -4,7 +4,9 @@
 use landfall_model::reason::annotation_field;
 
 use crate::client::{ApiError, ErrorKind};
-use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
+use crate::names::{
+    CLUSTER_PREFIX, KEEPS_FLOATING_IP, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX,
+};
 use crate::objects::{ListenerProtocol, PoolProtocol};
 use crate::requests::{ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
@@ -240,6 +242,12 @@ fn of_monitor_changes(changes: &MonitorRequest) -> Vec<Named> {
 
 /// Whether a tag is one of those by which controllers record owners.
 fn is_mark(tag: &str) -> bool {
-    let marks = [SERVICE_PREFIX, CLUSTER_PREFIX, UID_PREFIX, SHARER_PREFIX];
+    let marks = [
+        SERVICE_PREFIX,
+        CLUSTER_PREFIX,
+        UID_PREFIX,
+        SHARER_PREFIX,
+        KEEPS_FLOATING_IP,
+    ];
     marks.iter().any(|mark| tag.starts_with(mark))
 }

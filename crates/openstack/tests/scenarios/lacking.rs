@@ -1,5 +1,7 @@
 //! What a provider of Octavia, or an old Octavia, has not.
 
+use std::num::NonZeroU16;
+
 use landfall_model::Protocol;
 use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::svc;
@@ -190,7 +192,7 @@ async fn m11_a_driver_for_ovn_that_does_not_know_source_ip_is_tried_once() {
     rig.apply(by_source("second", 81)).await;
     rig.edit("web", |row| {
         let mut port = row.ports[0].clone();
-        port.port = 8080.try_into().unwrap();
+        port.port = NonZeroU16::new(8080).unwrap();
         port.name = "more".into();
         row.ports.push(port);
     })
@@ -207,8 +209,8 @@ async fn m11_a_port_that_comes_to_a_driver_for_ovn_without_source_ip_is_served()
     // Another process knows nothing of the driver.
     rig.kill();
     rig.cluster.edit("web", |row| {
-        row.ports[0].port = 81.try_into().unwrap();
-        row.ports[0].node_port = 30_090.try_into().ok();
+        row.ports[0].port = NonZeroU16::new(81).unwrap();
+        row.ports[0].node_port = NonZeroU16::new(30_090);
     });
     rig.restart().await;
     let picture = rig.picture().await;
