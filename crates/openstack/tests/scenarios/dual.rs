@@ -26,7 +26,7 @@ const BALANCERS: &str = "/v2/lbaas/loadbalancers";
 const AUDIT: Duration = Duration::from_secs(190);
 
 /// An Octavia without further VIPs, and an IPv6 subnet beside S.
-fn old_octavia(conf: &str) -> Rig {
+pub fn old_octavia(conf: &str) -> Rig {
     let sim = Sim::new();
     sim.configure(|settings| settings.api_minor = 25);
     let cidr = "2001:db8::/64".parse().unwrap();
@@ -35,7 +35,7 @@ fn old_octavia(conf: &str) -> Rig {
 }
 
 /// Gives the nodes an IPv6 address each, on a further port.
-fn with_both(rig: &Rig) {
+pub fn with_both(rig: &Rig) {
     with_second(rig, "a", "10.0.0.4", "2001:db8::4");
     with_second(rig, "b", "10.0.0.5", "2001:db8::5");
 }
