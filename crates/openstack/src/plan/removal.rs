@@ -3,7 +3,8 @@
 
 use landfall_model::plan::Plan;
 
-use super::{Planned, diff, floating_ip, groups, make_certain, wait};
+use super::waiting::{make_certain, wait};
+use super::{Planned, diff, floating_ip, groups};
 use crate::names::{KEEPS_FLOATING_IP, SERVICE_PREFIX};
 use crate::notices::in_error;
 use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
