@@ -432,7 +432,7 @@ async fn l16_a_load_balancer_that_works_goes_on_when_a_wrong_certificate_is_name
 }
 
 #[tokio::test(start_paused = true)]
-async fn l16_a_certificate_that_was_seen_and_is_gone_is_refused_without_a_restart() {
+async fn a_certificate_that_was_seen_and_is_gone_is_refused_without_a_restart() {
     let sim = Stage::new();
     let reference = sim.add_secret();
     let mut rig = Rig::on(sim, "");
