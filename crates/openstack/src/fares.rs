@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::names::SERVICE_PREFIX;
+use crate::names::{SERVICE_PREFIX, TRIED_PREFIX};
 use crate::objects::{Id, Listener, OperatingStatus, Pool};
-use crate::plan::diff::is_tried;
 
 /// Why what a Service has in a load balancer carries no traffic, as Octavia reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +22,8 @@ pub(crate) type Troubles = BTreeMap<String, Trouble>;
 /// Finds the troubles in each load balancer that has some.
 pub(crate) fn troubles(listeners: &[Listener], pools: &[Pool]) -> HashMap<Id, Troubles> {
     let mut found: HashMap<Id, BTreeMap<String, Tally>> = HashMap::new();
-    for listener in listeners.iter().filter(|it| !is_tried(it)) {
+    let serves = |it: &&Listener| !it.name.starts_with(TRIED_PREFIX);
+    for listener in listeners.iter().filter(serves) {
         let Some(balancer) = listener.loadbalancers.first() else {
             continue;
         };

@@ -21,6 +21,9 @@ pub const UID_PREFIX: &str = "landfall_service_";
 /// namespace follows.
 pub const SHARER_PREFIX: &str = "landfall_shared_by_";
 
+/// What begins the name of a listener that shows whether the cloud takes one like it.
+pub(crate) const TRIED_PREFIX: &str = "tried_";
+
 /// The tag of a load balancer whose Service has left it to others and wanted its floating IP kept:
 /// the last of them leaves it, too.
 pub const KEEPS_FLOATING_IP: &str = "landfall_keeps_floating_ip";

@@ -36,11 +36,12 @@ pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -
         );
     }
     let nodes = validated(scene).filter_map(|(node, address)| {
+        let address = address.ok()?;
         Some(NodeTarget {
             name: node.name.clone(),
-            address: address.ok()?,
+            address,
             provider_id: node.provider_id.clone(),
-            others: others(node, address.ok()?, &scene.service.families),
+            others: others(node, address, &scene.service.families),
         })
     });
     nodes.collect()

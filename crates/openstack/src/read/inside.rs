@@ -53,7 +53,7 @@ impl OpenStack {
         }
         let ports = self.all_ports(ago(FRESH)).await?;
         let (mut addresses, mut unseen) = inside(&elsewhere, &ports, id);
-        if !unseen.is_empty() {
+        if unseen.iter().any(|node| is_server(node)) {
             let ports = self.all_ports(ago(RECENT)).await?;
             (addresses, unseen) = inside(&elsewhere, &ports, id);
         }
@@ -67,10 +67,13 @@ impl OpenStack {
 /// Of the subnet's family, not in the subnet, and perhaps there by another address: a server of
 /// OpenStack, or a node that lists one.
 fn is_elsewhere(node: &NodeTarget, cidr: IpNet) -> bool {
-    let is_server = node.provider_id.as_deref().and_then(server_of).is_some();
     node.address.is_ipv4() == cidr.addr().is_ipv4()
         && !cidr.contains(&node.address)
-        && (is_server || listed_inside(node, cidr).is_some())
+        && (is_server(node) || listed_inside(node, cidr).is_some())
+}
+
+fn is_server(node: &NodeTarget) -> bool {
+    node.provider_id.as_deref().and_then(server_of).is_some()
 }
 
 /// The address that a node is known by, and the one that its Node object has in the subnet.

@@ -148,8 +148,13 @@ impl Flow {
     /// The ports that were served before, and go on.
     fn kept(self) -> &'static [u16] {
         match self {
-            Self::Create | Self::CreateSerial | Self::CreateTwo => &[90],
-            Self::Remove | Self::RemovePiecewise | Self::RemoveTwo | Self::LastLeaves => &[90],
+            Self::Create
+            | Self::CreateSerial
+            | Self::CreateTwo
+            | Self::Remove
+            | Self::RemovePiecewise
+            | Self::RemoveTwo
+            | Self::LastLeaves => &[90],
             Self::Join
             | Self::Leave
             | Self::Expose
@@ -284,7 +289,7 @@ async fn attack(
     let reported = row.as_ref().map_or(String::new(), |_| refusal(&rig, flow.of()));
     let failed = rig.cluster.events();
     let failed = failed.iter().any(|it| {
-        it.starts_with(flow.of()) && it.ends_with("Failed") || it.contains("Conflicting")
+        it.starts_with(flow.of()) && (it.ends_with("Failed") || it.contains("Conflicting"))
     });
     let context = format!("{flow:?} {nth} {with:?} {write:?}: {reported}; {now:#?}");
     if now != *wanted && reported.is_empty() && !failed {
