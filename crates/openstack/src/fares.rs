@@ -38,7 +38,9 @@ pub(crate) fn troubles(listeners: &[Listener], pools: &[Pool]) -> HashMap<Id, Tr
         let troubles = troubles.filter_map(|(tag, tally)| Some((tag, tally.trouble()?)));
         (balancer, troubles.collect::<Troubles>())
     });
-    troubles.filter(|(_, troubles)| !troubles.is_empty()).collect()
+    troubles
+        .filter(|(_, troubles)| !troubles.is_empty())
+        .collect()
 }
 
 /// Returns the trouble of a Service among those in the load balancer that it uses. `tags` are those
@@ -93,25 +95,38 @@ mod tests {
         let (mut listeners, mut pools) = (Vec::new(), Vec::new());
         for (number, (tag, up, status)) in rows.iter().enumerate() {
             let of = json!([{"id": "lb"}]);
-            listeners.push(json!({"id": format!("l{number}"), "tags": [tag], "admin_state_up": up,
-                "default_pool_id": format!("p{number}"), "loadbalancers": of}));
+            listeners.push(
+                json!({"id": format!("l{number}"), "tags": [tag], "admin_state_up": up,
+                "default_pool_id": format!("p{number}"), "loadbalancers": of}),
+            );
             pools.push(json!({"id": format!("p{number}"), "operating_status": status}));
         }
         let listeners: Vec<Listener> = serde_json::from_value(json!(listeners)).unwrap();
         let pools: Vec<Pool> = serde_json::from_value(json!(pools)).unwrap();
-        troubles(&listeners, &pools).remove(&Id::new("lb")).unwrap_or_default()
+        troubles(&listeners, &pools)
+            .remove(&Id::new("lb"))
+            .unwrap_or_default()
     }
 
     #[test]
     fn a_service_has_trouble_when_none_of_its_pools_reaches_a_member() {
         let (one, other) = ("kube_service_c_d_one", "kube_service_c_d_other");
-        assert_eq!(troubles_of(&[(one, true, "ONLINE"), (other, true, "DEGRADED")]), [].into());
+        assert_eq!(
+            troubles_of(&[(one, true, "ONLINE"), (other, true, "DEGRADED")]),
+            [].into()
+        );
         let found = troubles_of(&[(one, true, "ERROR"), (other, true, "ONLINE")]);
         assert_eq!(found, [(one.to_owned(), Trouble::NoMember)].into());
-        assert_eq!(troubles_of(&[(one, true, "ERROR"), (one, true, "ONLINE")]), [].into());
+        assert_eq!(
+            troubles_of(&[(one, true, "ERROR"), (one, true, "ONLINE")]),
+            [].into()
+        );
         // What has no tag of a Service is the owner's.
         let found = troubles_of(&[("mine", true, "ERROR")]);
-        assert_eq!(trouble_of(&found, &["kube_service_c_d_one", ""]), Some(&Trouble::NoMember));
+        assert_eq!(
+            trouble_of(&found, &["kube_service_c_d_one", ""]),
+            Some(&Trouble::NoMember)
+        );
     }
 
     #[test]

@@ -93,7 +93,9 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
     // Until it is joined it is not said to be the Service's.
     let joined =
         *owner || !have.features.tags() || balancer.tags.contains(&have.names.load_balancer);
-    let address = address(have, target, balancer, *owner).filter(|_| joined);
+    let address = address(have, target, balancer, *owner)
+        .or_else(|| kept_vip(intent, balancer))
+        .filter(|_| joined);
     match balancer.provisioning_status {
         Provisioning::PendingCreate => {
             standing.waiting.push(Reason::info(
@@ -148,13 +150,17 @@ fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<R
                 admin_state_up is false"
             );
             let reason = Reason::error(Code::LoadBalancerFailed, message);
-            return Some(reason.remedy("`openstack loadbalancer listener set --enable` switches it on"));
+            return Some(
+                reason.remedy("`openstack loadbalancer listener set --enable` switches it on"),
+            );
         }
         _ if alone && serves_none(balancer) => {
             format!("Octavia reports that load balancer {id} reaches no member")
         }
         Some(Trouble::NoMember) => {
-            format!("Octavia reports that the Service's pools in load balancer {id} reach no member")
+            format!(
+                "Octavia reports that the Service's pools in load balancer {id} reach no member"
+            )
         }
         None => return None,
     };
@@ -195,6 +201,12 @@ fn address(
     balancer
         .vip_address
         .filter(|_| nowhere && view.spare.is_none())
+}
+
+/// The VIP of a Service that has published it so far: clients know it until there is a floating IP.
+fn kept_vip(intent: &Intent, balancer: &LoadBalancer) -> Option<IpAddr> {
+    let held = &intent.load_balancer.as_ref()?.address.held;
+    balancer.vip_address.filter(|vip| held.contains(vip))
 }
 
 fn ingress(

@@ -35,14 +35,16 @@ const SINCE: [(&str, ApiVersion); 2] = [
 impl Cloud {
     /// The highest version of Octavia's API, asked for now and then; an error is not kept.
     pub async fn versions(&self) -> Result<ApiVersion, ApiError> {
-        self.last_version().get(async || self.find_version().await).await
+        self.last_version()
+            .get(async || self.find_version().await)
+            .await
     }
 
     /// The highest version. Where the list of versions can't be read for good, because a proxy does
     /// not lead to it, a version that is certainly there.
     async fn find_version(&self) -> Result<ApiVersion, ApiError> {
         let error = match self.ask_versions().await {
-            Err(error) if !error.is_transient() && error.kind != ErrorKind::Unauthorized => error,
+            Err(error) if matches!(error.status, Some(403 | 404 | 405)) => error,
             asked => return asked,
         };
         for (collection, version) in SINCE {

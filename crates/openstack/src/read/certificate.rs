@@ -17,7 +17,12 @@ impl OpenStack {
         };
         let seen = |at: &Instant| at.elapsed() < LASTING;
         if self.settings.conf.container_store == ContainerStore::External
-            || self.memory().caches.certificates.get(reference).is_some_and(seen)
+            || self
+                .memory()
+                .caches
+                .certificates
+                .get(reference)
+                .is_some_and(seen)
         {
             return Ok(());
         }

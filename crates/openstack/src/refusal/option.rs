@@ -5,9 +5,7 @@ use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::reason::annotation_field;
 
 use crate::client::{ApiError, ErrorKind};
-use crate::names::{
-    CLUSTER_PREFIX, KEEPS_FLOATING_IP, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX,
-};
+use crate::names::{CLUSTER_PREFIX, KEEPS_FLOATING_IP, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
 use crate::objects::{ListenerProtocol, PoolProtocol};
 use crate::requests::{ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
@@ -61,11 +59,7 @@ const GROUPS: Named = named("manage-security-groups", &["security"]);
 /// share.
 pub(crate) fn option_of(step: &Step, error: &ApiError, joins: bool) -> Option<String> {
     let said = error.message.to_lowercase();
-    let set = if joins {
-        vec![BALANCER]
-    } else {
-        set_by(step)
-    };
+    let set = if joins { vec![BALANCER] } else { set_by(step) };
     let names = |it: &&Named| it.words.iter().any(|word| said.contains(word));
     let found = match (step, error.kind) {
         (
@@ -91,7 +85,9 @@ fn set_by(step: &Step) -> Vec<Named> {
             let own = changes.tags.iter().flatten().any(|tag| !is_mark(tag));
             let renames = changes.name.is_some();
             let options = [(renames, CLUSTER), (own, BALANCER_TAGS)].into_iter();
-            options.filter_map(|(sets, option)| sets.then_some(option)).collect()
+            options
+                .filter_map(|(sets, option)| sets.then_some(option))
+                .collect()
         }
         Step::TryListener { listener, .. } | Step::CreateListener { listener, .. } => {
             let mut set = of_listener(listener);
@@ -120,16 +116,15 @@ fn set_by(step: &Step) -> Vec<Named> {
             );
             vec![if asks { ADDRESS } else { network }]
         }
-        Step::AttachFloatingIp { .. } => vec![ADDRESS],
+        Step::AttachFloatingIp { .. } | Step::DetachFloatingIp { .. } => vec![ADDRESS],
         Step::CreateGroup { .. }
         | Step::CreateRules { .. }
         | Step::DeleteRule { .. }
         | Step::SetPortGroups { .. }
         | Step::DeleteGroup { .. } => vec![GROUPS],
-        Step::FailOver { .. }
-        | Step::DeleteLoadBalancer { .. }
-        | Step::DetachFloatingIp { .. }
-        | Step::DeleteFloatingIp { .. } => Vec::new(),
+        Step::FailOver { .. } | Step::DeleteLoadBalancer { .. } | Step::DeleteFloatingIp { .. } => {
+            Vec::new()
+        }
     }
 }
 

@@ -290,10 +290,7 @@ async fn the_version_is_asked_for_again_after_an_hour_and_holds_while_there_is_n
     let cloud = fake.cloud();
     for minor in [20, 20, 27] {
         for _ in 0..2 {
-            assert_eq!(
-                cloud.versions().await.unwrap(),
-                ApiVersion::new(2, minor)
-            );
+            assert_eq!(cloud.versions().await.unwrap(), ApiVersion::new(2, minor));
         }
         tokio::time::advance(Duration::from_secs(3601)).await;
     }
@@ -311,9 +308,9 @@ async fn where_versions_can_not_be_read_a_version_is_taken_that_is_certainly_the
         (404, 404, None),
     ] {
         let fake = Fake::new(move |seen, _| match seen.path.as_str() {
-            "/octavia/" => Some(fault(404, "no such page")),
-            "/octavia/v2.0/lbaas/availabilityzones" => Some(Reply::Json(zones, json!({}))),
-            "/octavia/v2.0/lbaas/flavors" => Some(Reply::Json(flavors, json!({}))),
+            "/octavia/" => Some(Reply::Full(404, vec![], "<html>No such page".to_owned())),
+            "/octavia/v2.0/lbaas/availabilityzones" => Some(fault(zones, "no")),
+            "/octavia/v2.0/lbaas/flavors" => Some(fault(flavors, "no")),
             _ => None,
         });
         let found = fake.cloud().versions().await;

@@ -194,6 +194,7 @@ async fn m11_a_driver_for_ovn_that_does_not_know_source_ip_is_tried_once() {
         let mut port = row.ports[0].clone();
         port.port = NonZeroU16::new(8080).unwrap();
         port.name = "more".into();
+        row.ports[0].name = "first".into();
         row.ports.push(port);
     })
     .await;

@@ -70,8 +70,8 @@ async fn r05_a_version_that_could_not_be_asked_for_is_not_guessed() {
 async fn r05_services_are_served_where_versions_can_not_be_read() {
     let mut rig = Rig::new("");
     rig.sim.on_call(|call| {
-        let root = call.service == Some(Service::LoadBalancer)
-            && call.path.trim_matches('/').is_empty();
+        let root =
+            call.service == Some(Service::LoadBalancer) && call.path.trim_matches('/').is_empty();
         root.then(|| Fault::status(call.service, 404, "Not Found"))
     });
     rig.apply(web()).await;

@@ -116,7 +116,10 @@ fn zones(world: &World) -> Reply {
     let all: Vec<Value> = all
         .map(|name| json!({"name": name, "description": "", "enabled": true}))
         .collect();
-    Reply::json(200, &json!({"availability_zones": all, "availability_zones_links": []}))
+    Reply::json(
+        200,
+        &json!({"availability_zones": all, "availability_zones_links": []}),
+    )
 }
 
 fn quotas(world: &World) -> Reply {
