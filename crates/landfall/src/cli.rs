@@ -5,6 +5,7 @@ mod ask;
 mod chosen;
 mod cloud;
 mod reference;
+mod remarks;
 mod serve;
 mod speaker;
 
@@ -20,7 +21,7 @@ pub use adopt::{AdoptArgs, AdoptFrom, AdoptMetalLbArgs, ApplyArgs};
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use chosen::ChosenArgs;
 pub use cloud::OrphansArgs;
-pub use reference::ReferenceArgs;
+pub use remarks::ReferenceArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
 };

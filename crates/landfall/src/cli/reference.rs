@@ -13,27 +13,10 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use jiff::SignedDuration;
 
+use super::remarks::Remark;
 use super::{ControllerArgs, LogFormat};
 
 mod controllers;
-
-/// What was given of the reference's command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReferenceArgs {
-    /// Whether details are logged.
-    verbose: bool,
-    /// What is said about flags at the start.
-    remarks: Vec<Remark>,
-}
-
-/// A flag that has no effect, or less than before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Remark {
-    flag: &'static str,
-    why: &'static str,
-    /// Whether something may be missing now.
-    matters: bool,
-}
 
 /// A flag with a meaning.
 struct Taken {
@@ -332,26 +315,6 @@ pub(super) fn apply(args: &mut ControllerArgs, given: &ArgMatches) -> Result<(),
             matters: false,
         }));
     Ok(())
-}
-
-// === impl ReferenceArgs ===
-
-impl ReferenceArgs {
-    /// The level of the log where the environment does not say it.
-    pub fn level(&self) -> &'static str {
-        if self.verbose { "debug" } else { "info" }
-    }
-
-    /// Says in the log what has no effect.
-    pub fn report(&self) {
-        for Remark { flag, why, matters } in &self.remarks {
-            if *matters {
-                tracing::warn!("--{flag}: {why}");
-            } else {
-                tracing::info!("--{flag} has no effect: {why}");
-            }
-        }
-    }
 }
 
 /// Another cloud, or none, would be served by what the default configuration has.

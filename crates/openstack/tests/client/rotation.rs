@@ -186,7 +186,7 @@ fn with_two(answer: impl Fn(usize) -> Reply + Send + Sync + 'static) -> (Fake, C
             Some(answer(*tries))
         }
         "/identity/v3/auth/tokens" => Some(token(before + 1)),
-        "/octavia/v2.0/lbaas/pools" => Some(fault(400, &format!("not with {NEW}"))),
+        path if path.contains("/pools") => Some(fault(400, &format!("not with {NEW}"))),
         _ => Some(Reply::Json(200, json!({"loadbalancers": []}))),
     });
     let file = File::with(fake::password());

@@ -1,8 +1,7 @@
 //! `--controllers`: which loops of the reference run.
 
 use crate::cli::ControllerArgs;
-
-use super::Remark;
+use crate::cli::remarks::Remark;
 
 /// The one that Landfall has, by its name and its old name.
 const SERVICE: [&str; 2] = ["service-lb-controller", "service"];
