@@ -232,7 +232,7 @@ pub struct MeasuredView {
 }
 
 /// Times counted by size, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesView {
     /// Upper bounds in rising order, each with the times that fit under it and under no lower one.
     pub buckets: Vec<(u64, u64)>,
@@ -380,7 +380,7 @@ pub struct SecretsView {
 }
 
 /// Requests of one kind to a cloud, since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudCallsView {
     /// The instance that asked.
@@ -391,10 +391,8 @@ pub struct CloudCallsView {
     pub resource: String,
     /// `ok`, or the kind of error. A small, fixed set.
     pub outcome: String,
-    /// How many.
-    pub count: u64,
-    /// How long they took together, in seconds.
-    pub seconds: f64,
+    /// How many, and how long they took.
+    pub times: TimesView,
 }
 
 /// Observations counted by size.
