@@ -30,6 +30,7 @@ use crate::dry_run;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 use crate::takeover::Handover;
+use crate::webhook::WebhookOptions;
 
 mod cloud_checks;
 pub mod facts;
@@ -69,6 +70,8 @@ pub struct Options {
     pub chosen: ChosenArgs,
     /// From one check of everything in the clouds to the next, at most.
     pub audit_every: Duration,
+    /// Where the API server asks about MetalLB's resources, if it does.
+    pub webhook: Option<WebhookOptions>,
 }
 
 /// The part of this replica among several.

@@ -19,7 +19,7 @@ pub use cloud::OrphansArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
 };
-pub use speaker::SpeakerArgs;
+pub use speaker::{MembershipWay, SpeakerArgs};
 
 /// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";

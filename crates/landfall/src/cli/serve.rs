@@ -13,6 +13,7 @@ use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 
 use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat};
+use crate::webhook::WebhookOptions;
 
 /// `landfall demo`
 #[derive(Debug, Args)]
@@ -113,10 +114,34 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
     #[command(flatten)]
+    pub webhook: WebhookArgs,
+    #[command(flatten)]
     pub run: RunArgs,
     /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// The admission webhook for MetalLB's resources.
+#[derive(Clone, Debug, Args)]
+pub struct WebhookArgs {
+    /// Address at which the API server asks, before it writes a resource of MetalLB, whether it
+    /// contradicts others; default: nothing is asked
+    #[arg(long, value_name = "ADDR", requires = "webhook_tls_dir")]
+    pub webhook: Option<SocketAddr>,
+    /// A directory with tls.crt and tls.key for it; both are read again when they change
+    #[arg(long, value_name = "DIR", requires = "webhook")]
+    pub webhook_tls_dir: Option<PathBuf>,
+}
+
+impl WebhookArgs {
+    /// What it is started with, if it is asked for.
+    pub fn options(self) -> Option<WebhookOptions> {
+        Some(WebhookOptions {
+            address: self.webhook?,
+            certificate: self.webhook_tls_dir?,
+        })
+    }
 }
 
 /// Leader election among the processes that serve one cluster.
