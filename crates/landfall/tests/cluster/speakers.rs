@@ -46,6 +46,12 @@ impl Running {
         Self(command.spawn().unwrap())
     }
 
+    /// Kills it and waits for its end.
+    pub fn end(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
@@ -509,10 +515,50 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
         !log.contains("panicked") && !log.contains("orbidden"),
         "{log}"
     );
+    fail_over_by_leases(&bed, &mut nodes, &owner).await;
     count_writes(&bed).await;
 }
 
-/// What a new Service costs with a controller and three speakers.
+/// What speakers need beside their role for membership by Leases.
+const LEASES: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: speakers-leases}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list, create, patch, delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: speakers-leases}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: speakers-leases}
+subjects: [{kind: ServiceAccount, name: landfall-speaker, namespace: landfall-system}]
+";
+
+/// Without datagrams, another node takes over when the Lease of the owner has ended.
+async fn fail_over_by_leases(bed: &Bed, nodes: &mut [Node], owner: &str) {
+    bed.kubectl().apply(LEASES).await.unwrap();
+    let more = ["--membership=lease", "--lease-duration=4"];
+    for (place, node) in nodes.iter_mut().enumerate() {
+        node.speaker.end();
+        node.speaker = Node::speak_with(bed, &node.host, place + 1, None, &more);
+    }
+    let ready = "takes part in announcing";
+    let began = Instant::now();
+    let starts = |node: &Node| read(&node.log).matches(ready).count();
+    let wanted = |place: usize| if place == index(owner) { 3 } else { 2 };
+    while (0..3).any(|place| starts(&nodes[place]) < wanted(place)) {
+        assert!(began.elapsed() < DEADLINE, "{}", read(&nodes[0].log));
+        tokio::time::sleep(LOOK).await;
+    }
+    until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(owner)).await;
+    nodes[index(owner)].speaker.end();
+    let began = Instant::now();
+    until_announced(bed, |nodes| nodes.len() == 1 && !nodes.contains(owner)).await;
+    let after = began.elapsed();
+    eprintln!("owner killed, Leases of 4 s: another one says so after {after:?}");
+}
+
+/// What a new Service costs with a controller and speakers.
 async fn count_writes(bed: &Bed) {
     let config = "metallbNamespace: metallb-system\ninstances:\n  - name: metal\n    provider: \
                   metal\n    classNames: [metallb]\n";
