@@ -24,13 +24,12 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::AdminApi;
 use crate::announcing::{self, Announcing};
 use crate::backend::{self, Backend};
-use crate::cli::{AccessLogArgs, ChosenArgs};
+use crate::cli::{AccessLogArgs, ChosenArgs, WebhookOptions};
 use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
 use crate::takeover::Handover;
-use crate::webhook::WebhookOptions;
 
 mod cloud_checks;
 pub mod facts;

@@ -18,6 +18,7 @@ pub use chosen::ChosenArgs;
 pub use cloud::OrphansArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
+    WebhookOptions,
 };
 pub use speaker::{MembershipWay, SpeakerArgs};
 

@@ -3,7 +3,6 @@
 //! controller reports what is wrong with it, as it does without a webhook.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
+use crate::cli::WebhookOptions;
 
 mod review;
 
@@ -43,15 +43,6 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// After a failed accept.
 const REST: Duration = Duration::from_millis(100);
-
-/// What a webhook is started with.
-#[derive(Clone, Debug)]
-pub struct WebhookOptions {
-    /// Where it answers.
-    pub address: SocketAddr,
-    /// A folder with `tls.crt` and `tls.key`, as a Secret of type `kubernetes.io/tls` is mounted.
-    pub certificate: PathBuf,
-}
 
 /// A webhook that is ready to serve.
 #[derive(Debug)]

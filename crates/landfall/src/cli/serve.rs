@@ -13,7 +13,6 @@ use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 
 use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat};
-use crate::webhook::WebhookOptions;
 
 /// `landfall demo`
 #[derive(Debug, Args)]
@@ -132,6 +131,15 @@ pub struct WebhookArgs {
     /// A directory with tls.crt and tls.key for it; both are read again when they change
     #[arg(long, value_name = "DIR", requires = "webhook")]
     pub webhook_tls_dir: Option<PathBuf>,
+}
+
+/// What a webhook is started with.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// A folder with `tls.crt` and `tls.key`, as a Secret of type `kubernetes.io/tls` is mounted.
+    pub certificate: PathBuf,
 }
 
 impl WebhookArgs {
