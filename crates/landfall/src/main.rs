@@ -26,6 +26,7 @@ mod table;
 mod takeover;
 mod text;
 mod threaded_writer;
+mod webhook;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -17,6 +17,7 @@ use crate::listener::{
 };
 use crate::plan::PlannedStep;
 use crate::reason::Reason;
+use crate::rows::CoolingAddress;
 use crate::status::ServiceStatus;
 
 /// Everything one running instance knows.
@@ -74,6 +75,9 @@ pub struct PoolView {
     /// IPv6 addresses in use by the namespace that has the most.
     #[serde(default)]
     pub largest_ipv6: u64,
+    /// Addresses that no Service gets yet because another one released them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cooling: Vec<CoolingAddress>,
 }
 
 /// One Service: spec, address, listeners, members, and why each is as it is.

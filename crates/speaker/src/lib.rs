@@ -24,4 +24,5 @@ pub mod routing;
 pub mod serve;
 pub mod sessions;
 pub mod status;
+pub mod steady;
 pub mod task;
