@@ -73,7 +73,7 @@ impl landfall_web::Instance for AdminApi {
         readiness
     }
 
-    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+    async fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
         view::one(&self.handle, key)
     }
 

@@ -52,6 +52,9 @@ pub struct SpeakerArgs {
     /// node.kubernetes.io/exclude-from-external-load-balancers
     #[arg(long)]
     pub ignore_exclude_lb: bool,
+    /// Do not ask routers to prefer other nodes while the node is cordoned, only before a stop
+    #[arg(long)]
+    pub ignore_cordon: bool,
     /// Elect only nodes that are ready and have an interface that announces. All speakers must have
     /// the same setting, and none of MetalLB's may run beside them
     #[arg(long)]

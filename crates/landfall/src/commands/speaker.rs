@@ -19,7 +19,7 @@ use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::status::{Desired, Statuses};
-use landfall_speaker::task::{Outputs, Parts, Speaker};
+use landfall_speaker::task::{Parts, Speaker};
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -94,15 +94,14 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
-    let Outputs { desired, view, .. } = outputs;
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
-    let said = (desired, sessions.desired.clone());
+    let said = (outputs.desired.clone(), sessions.desired.clone());
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
-    let api = SpeakerApi::new(view, health, membership, of_api, &args.node_name);
+    let api = SpeakerApi::new(&outputs, health, membership, of_api, &args.node_name);
     let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
     let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
@@ -195,7 +194,11 @@ fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
         must_be_able_to_serve: args.require_able_nodes,
     };
     let session = u64::from_be_bytes(session);
-    Ok(Decider::new(&args.node_name, session, rules))
+    let decider = Decider::new(&args.node_name, session, rules);
+    if args.ignore_cordon {
+        return Ok(decider.ignoring_cordon());
+    }
+    Ok(decider)
 }
 
 async fn join(

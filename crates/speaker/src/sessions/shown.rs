@@ -6,7 +6,9 @@ use std::time::Instant;
 use landfall_bgp::peer::RemoteAsn;
 use landfall_bgp::route::Attributes;
 use landfall_bgp::status::{State, Status};
-use landfall_model::view::{AnnouncedView, BfdView, PeerMessages, PeerView, RouteView};
+use landfall_model::view::{
+    AnnouncedView, AnnouncementView, BfdView, PeerMessages, PeerView, RouteView,
+};
 
 use super::{Sessions, wanted};
 use crate::peers::PeerSpec;
@@ -59,6 +61,33 @@ impl Sessions {
             all.extend(of_peer);
         }
         all
+    }
+
+    /// Returns what is said of announcements with what became of them: nothing is announced to a
+    /// router without a session.
+    pub fn explain(&self, announcements: Vec<AnnouncementView>) -> Vec<AnnouncementView> {
+        let shown = self.shown.borrow().clone();
+        let statuses = self.statuses.borrow().clone();
+        let with_session = |mut said: AnnouncementView| {
+            let Some(peer) = said.peer.as_deref().filter(|_| said.announced) else {
+                return said;
+            };
+            let state = statuses.get(peer).map_or(State::Idle, |it| it.state);
+            let problem = shown.problems.get(peer);
+            if state == State::Established {
+                if let Some(problem) = problem {
+                    said.message = format!("{}; {problem}", said.message);
+                }
+                return said;
+            }
+            said.announced = false;
+            said.message = problem.map_or_else(
+                || format!("no session yet: {}", state.name()),
+                ToString::to_string,
+            );
+            said
+        };
+        announcements.into_iter().map(with_session).collect()
     }
 
     /// Returns the addresses that some router has been sent, with their Services.

@@ -7,6 +7,7 @@
 
 mod comparison;
 mod decide;
+mod explain;
 #[expect(dead_code, reason = "shared with the tests of announcing")]
 #[path = "../../../l2/tests/it/lab.rs"]
 mod lab;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 use landfall_l2::election::Rules;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
-use landfall_model::{ServiceKey, wire};
+use landfall_model::ServiceKey;
 use landfall_speaker::decide::Decider;
 use landfall_speaker::routing::Routing;
 use landfall_testkit::build::endpoint;
@@ -14,26 +14,10 @@ use landfall_testkit::{node, slice, svc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::pool;
-
-fn resource(kind: ResourceKind, version: &str, name: &str, spec: &Value) -> Fact {
-    let shape: wire::Resource = serde_json::from_value(json!({
-        "apiVersion": format!("metallb.io/{version}"), "kind": kind.to_string(),
-        "metadata": {"name": name, "namespace": "metallb-system"}, "spec": spec,
-    }))
-    .unwrap();
-    Fact::Resource(Arc::new(shape.into_row(kind).unwrap()))
-}
+use crate::support::{peer, pool, resource};
 
 fn advertisement(name: &str, spec: &Value) -> Fact {
     resource(ResourceKind::BgpAdvertisement, "v1beta1", name, spec)
-}
-
-fn peer(name: &str, spec: &Value) -> Fact {
-    let mut whole = json!({"myASN": 64500, "peerASN": 64501, "peerAddress": "192.0.2.254"});
-    let fields = spec.as_object().unwrap().clone();
-    whole.as_object_mut().unwrap().extend(fields);
-    resource(ResourceKind::BgpPeer, "v1beta2", name, &whole)
 }
 
 /// A Service with this address and a ready endpoint on node-a.
@@ -286,4 +270,32 @@ proptest! {
             prop_assert_eq!(&sent, &expected);
         }
     }
+}
+
+#[test]
+fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others_until_it_is_not() {
+    let mut facts = service("web", "192.0.2.1");
+    facts.extend([advertisement("all", &json!({})), peer("tor", &json!({}))]);
+    let mut decider = speaker("node-a", facts.clone());
+    let mut asks = |cordoned, leaving| {
+        let row = node("node-a", "10.0.0.1").with(|row| {
+            row.cordoned = cordoned;
+            row.leaving = leaving;
+        });
+        decider.take_facts(vec![Fact::Node(row.row())]);
+        // It withdraws nothing: it may be the last one.
+        assert_eq!(prefixes(&decider, "tor"), ["192.0.2.1/32"]);
+        decider.routing().is_leaving
+    };
+    assert_eq!(
+        [(true, false), (false, false), (false, true), (false, false)].map(|it| asks(it.0, it.1)),
+        [true, false, true, false]
+    );
+    // Another node does not concern this one, and MetalLB's speakers take no notice at all.
+    let cordoned = |name| node(name, "10.0.0.1").with(|row| row.cordoned = true).row();
+    decider.take_facts(vec![Fact::Node(cordoned("node-b"))]);
+    assert!(!decider.routing().is_leaving);
+    let mut decider = speaker("node-a", facts).ignoring_cordon();
+    decider.take_facts(vec![Fact::Node(cordoned("node-a"))]);
+    assert!(!decider.routing().is_leaving);
 }
