@@ -338,9 +338,6 @@ pub struct MetricsView {
 pub struct SpeakerMetrics {
     /// What it announces.
     pub announces: Vec<AnnouncedView>,
-    /// Its sessions with routers.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub peers: Vec<PeerView>,
     /// Addresses that it is to announce and cannot.
     pub failing: u64,
     /// Live speakers, this one included.

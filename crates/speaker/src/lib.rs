@@ -17,6 +17,7 @@ pub mod comparison;
 pub mod decide;
 pub mod explain;
 pub mod layer2;
+pub mod machine;
 pub mod metadata;
 pub mod peers;
 pub mod plane;

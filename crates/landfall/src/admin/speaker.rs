@@ -92,7 +92,6 @@ impl SpeakerApi {
             announces: announces
                 .chain(self.sessions.announced(&self.node))
                 .collect(),
-            peers: self.sessions.peers(&self.node, Instant::now()),
             failing: view.failing.len() as u64,
             members: 1 + view.members.len() as u64,
             members_died: counts.died,
@@ -122,9 +121,6 @@ impl landfall_web::Instance for SpeakerApi {
                 format!("{address} is not announced: {why}"),
             )
         });
-        let shown = self.sessions.shown.borrow().clone();
-        let clashes = shown.routing.problems.iter();
-        let sessions = clashes.chain(shown.problems.values()).cloned();
         let health = self.health.borrow().clone();
         let unseen = health.failing().map(|(what, why)| {
             Reason::warning(
@@ -138,7 +134,10 @@ impl landfall_web::Instance for SpeakerApi {
             started: self.started.clone(),
             ready,
             waiting,
-            problems: unseen.chain(failing).chain(sessions).collect(),
+            problems: unseen
+                .chain(failing)
+                .chain(self.sessions.problems())
+                .collect(),
             peers: self.sessions.peers(&self.node, Instant::now()),
             routes: self.sessions.routes(&self.node),
             services: self

@@ -142,7 +142,7 @@ async fn follow(
         let started = Sources::start(connection, source, facts_to, None, tasks, cancel);
         sources = Some(started);
     };
-    let facts = facts::start(lifetime, Vec::new(), everywhere, source).await;
+    let facts = facts::start(lifetime, Vec::new(), everywhere, None, source).await;
     Ok((facts, sources.context("no source was started")?))
 }
 

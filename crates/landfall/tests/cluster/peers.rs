@@ -125,9 +125,14 @@ async fn until(bed: &Bed, what: &str, mut met: impl FnMut() -> bool) {
 
 /// What `landfall get` prints on a node.
 fn get(bed: &Bed, node: &Node, kind: &str) -> String {
+    asked(bed, node, &["get", kind])
+}
+
+/// What a command prints that asks the speaker of a node.
+fn asked(bed: &Bed, node: &Node, arguments: &[&str]) -> String {
     let program = landfall(bed.cluster.directory());
     let mut command: Command = node.host.command(program.get_program().to_str().unwrap());
-    command.args(["get", kind, "--admin", "127.0.0.1:9641"]);
+    command.args(arguments).args(["--admin", "127.0.0.1:9641"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -144,6 +149,29 @@ fn peer(more: &str) -> String {
     let spec =
         format!("{{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, connectTime: 1s{more}}}");
     object("BGPPeer", "v1beta2", "tor", &spec)
+}
+
+/// A speaker explains what its node does; the cluster has what all of them do.
+fn explained(bed: &Bed, node: &Node) {
+    let web = format!("{}/web", bed.namespace);
+    let line = |shown: &str, node: &str| {
+        let line = shown.lines().find(|it| it.contains(node));
+        line.unwrap_or_else(|| panic!("{shown}")).to_owned()
+    };
+    let shown = asked(bed, node, &["explain", &web]);
+    let said = line(&shown, "node-1 ");
+    assert!(said.contains("yes") && said.contains("tor"), "{shown}");
+    let config = "instances:\n- {name: lan, provider: metal, classNames: [metallb]}\n";
+    let config = bed.write("explain.yaml", config);
+    let kubeconfig = bed.kubeconfig();
+    let arguments = ["--kubeconfig", text(&kubeconfig), "--config", text(&config)];
+    let mut command = landfall(bed.cluster.directory());
+    let output = command.args(["explain", &web]).args(arguments).output();
+    let shown = String::from_utf8(output.unwrap().stdout).unwrap();
+    for node in ["node-1 ", "node-2 ", "node-3 "] {
+        let said = line(&shown, node);
+        assert!(said.contains("yes") && said.contains("10.78.0.200/32"), "{shown}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -205,6 +233,7 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         shown.contains("10.78.0.200/32") && shown.contains("64500:7"),
         "{shown}"
     );
+    explained(&bed, &nodes[0]);
     let began = Instant::now();
     loop {
         let list = ["-n", "metallb-system", "servicebgpstatuses.metallb.io"];
@@ -240,6 +269,13 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         "neighbor 10.78.0.2 password wrong",
     ]);
     until(&bed, "two paths again", || router.paths().0 == both).await;
+
+    // A cordoned node is to be avoided, and withdraws nothing.
+    for (verb, avoids) in [("cordon", true), ("uncordon", false)] {
+        bed.kubectl().run(&[verb, "node-2"]).await.unwrap();
+        let wanted = (both.clone(), avoids);
+        until(&bed, verb, || router.paths() == wanted).await;
+    }
 
     // A planned end: the router is asked to prefer others, and then the path is withdrawn.
     nodes[0].speaker.signal(Signal::TERM);

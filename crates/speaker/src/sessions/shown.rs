@@ -6,6 +6,8 @@ use std::time::Instant;
 use landfall_bgp::peer::RemoteAsn;
 use landfall_bgp::route::Attributes;
 use landfall_bgp::status::{State, Status};
+use landfall_model::ServiceKey;
+use landfall_model::reason::Reason;
 use landfall_model::view::{
     AnnouncedView, AnnouncementView, BfdView, PeerMessages, PeerView, RouteView,
 };
@@ -61,6 +63,40 @@ impl Sessions {
             all.extend(of_peer);
         }
         all
+    }
+
+    /// Returns what is wrong with routers, and with what describes them.
+    pub fn problems(&self) -> Vec<Reason> {
+        let shown = self.shown.borrow().clone();
+        let clashes = shown.routing.problems.iter();
+        clashes.chain(shown.problems.values()).cloned().collect()
+    }
+
+    /// Returns what this node is to announce of a Service, router by router.
+    pub fn announcements(&self, node: &str, key: &ServiceKey) -> Vec<AnnouncementView> {
+        let shown = self.shown.borrow().clone();
+        let union = &shown.routing.union;
+        let addresses = union.addresses.get(key).into_iter().flatten();
+        let said = addresses.flat_map(|address| {
+            let at = union.services_at.iter().filter(|(prefix, services)| {
+                prefix.contains(address) && services.contains(key)
+            });
+            at.flat_map(|(prefix, _)| {
+                let sent = union.routes.iter();
+                let sent = sent.filter(|(_, routes)| routes.contains_key(prefix));
+                sent.map(|(peer, _)| AnnouncementView {
+                    node: node.to_owned(),
+                    protocol: "bgp".to_owned(),
+                    address: *address,
+                    prefix: Some(prefix.to_string()),
+                    peer: Some(peer.to_string()),
+                    announced: true,
+                    reason: None,
+                    message: "announced".to_owned(),
+                })
+            })
+        });
+        said.collect()
     }
 
     /// Returns what is said of announcements with what became of them: nothing is announced to a

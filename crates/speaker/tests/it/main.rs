@@ -11,6 +11,7 @@ mod explain;
 #[expect(dead_code, reason = "shared with the tests of announcing")]
 #[path = "../../../l2/tests/it/lab.rs"]
 mod lab;
+mod machine;
 mod network;
 mod plane;
 mod routes;

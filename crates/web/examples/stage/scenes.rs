@@ -166,6 +166,7 @@ pub fn shop() -> InstanceView {
 /// Everything that can be wrong, once.
 pub fn broken() -> InstanceView {
     InstanceView {
+        peers: vec![peer()],
         problems: vec![
             Reason::error(
                 Code::InvalidManifest,
@@ -319,7 +320,6 @@ pub fn metrics() -> MetricsView {
                 address: [192, 0, 2, 20].into(),
                 service: ServiceKey::new("shop", "web"),
             }],
-            peers: vec![peer()],
             failing: 0,
             members: 3,
             members_died: 1,
