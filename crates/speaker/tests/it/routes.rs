@@ -6,7 +6,7 @@ use std::sync::Arc;
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 use landfall_l2::election::Rules;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
-use landfall_model::ServiceKey;
+use landfall_model::{ServiceKey, wire};
 use landfall_speaker::decide::Decider;
 use landfall_speaker::routing::Routing;
 use landfall_testkit::build::endpoint;
@@ -298,4 +298,57 @@ fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others_until_it
     let mut decider = speaker("node-a", facts).ignoring_cordon();
     decider.take_facts(vec![Fact::Node(cordoned("node-a"))]);
     assert!(!decider.routing().is_leaving);
+}
+
+#[test]
+fn one_router_is_met_with_another_as_from_each_node() {
+    let of = |name: &str, asn: u32, rack: &str| {
+        let spec = json!({"myASN": asn, "nodeSelectors": [{"matchLabels": {"rack": rack}}]});
+        peer(name, &spec)
+    };
+    let peers = [of("left", 64_600, "left"), of("right", 64_700, "right")];
+    for (rack, asn) in [("left", 64_600), ("right", 64_700)] {
+        let mut decider = speaker("node-a", peers.clone());
+        let row = node("node-a", "10.0.0.1").labelled("rack", rack).row();
+        decider.take_facts(vec![Fact::Node(row)]);
+        let peers = &decider.routing().peers;
+        assert_eq!(peers.len(), 1, "{rack}");
+        assert_eq!(peers[rack].peer.asn.get(), asn);
+    }
+}
+
+#[test]
+fn of_ten_thousand_services_a_change_of_one_costs_little() {
+    let address = |number: u32| std::net::Ipv4Addr::from_bits(0xc612_0000 + number).to_string();
+    let mut facts = Vec::new();
+    for number in 0..10_000 {
+        facts.extend(service(&format!("web-{number}"), &address(number)));
+    }
+    let wide: wire::IpAddressPool = serde_json::from_value(json!({
+        "metadata": {"name": "wide", "namespace": "metallb-system"},
+        "spec": {"addresses": ["198.18.0.0/16"]},
+    }))
+    .unwrap();
+    facts.push(Fact::Pool(Arc::new(wide.into_row().unwrap())));
+    facts.push(advertisement("all", &json!({})));
+    for number in 1..=8 {
+        let address = format!("192.0.2.{number}");
+        facts.push(peer(
+            &format!("tor-{number}"),
+            &json!({"peerAddress": address}),
+        ));
+    }
+    let mut decider = speaker("node-a", facts);
+    let before = Arc::clone(decider.routing());
+    assert_eq!(before.union.routes.len(), 8);
+    assert!(before.union.routes.values().all(|it| it.len() == 10_000));
+    // One Service goes: each router loses one prefix, and all others are the same objects.
+    let gone = ServiceKey::new("default", "web-7");
+    decider.take_facts(vec![Fact::ServiceGone(gone)]);
+    for (name, routes) in &decider.routing().union.routes {
+        let old = &before.union.routes[name];
+        assert_eq!(routes.len(), 9_999);
+        let same = routes.iter().all(|(prefix, it)| old[prefix] == *it);
+        assert!(same, "{name}");
+    }
 }

@@ -283,11 +283,12 @@ pub fn reference() -> String {
     }
     page.push_str(
         "\n## Alerts and dashboard\n\n\
-        `deploy/monitoring/rules.yaml` has alert rules for Prometheus: Services without traffic, \
-        pools that run\nout of members or addresses, problems of the sources, shortages, a control \
-        loop that is stuck; and for\nbare metal routers without a session, BFD, prefixes and \
-        addresses that are not announced, addresses\nthat several nodes answer for, speakers that \
-        do not see each other. `deploy/monitoring/bare-metal.json`\nis a dashboard for Grafana.\n",
+        `deploy/monitoring/rules.yaml` has alert rules for Prometheus: Services without\n\
+        traffic, pools that run out of members or addresses, problems of the sources,\n\
+        shortages, a control loop that is stuck; and for bare metal routers without a\n\
+        session, BFD, prefixes and addresses that are not announced, addresses that several\n\
+        nodes answer for, speakers that do not see each other. For Grafana there is\n\
+        `deploy/monitoring/bare-metal.json`.\n",
     );
     page
 }
