@@ -9,9 +9,12 @@
 //! ```
 
 mod bed;
+mod bgp;
 mod client;
 mod contestant;
 mod layout;
+mod objects;
+mod router;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,6 +27,7 @@ use self::bed::Bed;
 use self::client::Client;
 use self::contestant::Contestant;
 use self::layout::ADDRESSES;
+use self::objects::Announced;
 use super::distribution::distribution;
 use super::proxy::{link, machine, process};
 use crate::place::Place;
@@ -37,6 +41,7 @@ down and kills its speaker; what is measured is the longest time between two ans
 Examples:
   cargo xtask bench failover
   cargo xtask bench failover --members 3,10 --crashes 20 --busy 1
+  cargo xtask bench failover --bgp
   cargo xtask bench failover --members 3 --metallb ~/.cache/landfall/metallb/v0.15.2";
 
 /// `bench failover`
@@ -58,6 +63,9 @@ pub struct FailoverArgs {
     /// second number of speakers if there are several
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     busy: u64,
+    /// How long a router (FRR) keeps the route to a node that is gone, with and without BFD, instead
+    #[arg(long)]
+    bgp: bool,
     /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
     /// number of speakers, too
     #[arg(long, value_name = "FOLDER")]
@@ -83,6 +91,9 @@ pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     if !link::enter()? {
         bail!("network namespaces can't be made: run this as root");
     }
+    if args.bgp {
+        return stage::block_on(bgp::measure(place, args));
+    }
     stage::block_on(measure(place, args))
 }
 
@@ -96,7 +107,7 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
         .clone()
         .map(|folder| Contestant::MetalLb { folder });
     let most = args.members.iter().copied().max().unwrap_or(3);
-    let mut bed = Bed::start(place, most, metallb.as_ref()).await?;
+    let mut bed = Bed::start(place, most, metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
     println!("load {}", machine::load());
     for (series, members) in args.members.iter().enumerate() {
