@@ -1,5 +1,5 @@
 //! Speakers on two nodes that announce an address by BGP to FRR, which spreads connections over
-//! them.
+//! them: at first kube-proxy serves it on both, then the speakers themselves.
 //!
 //! ```text
 //!   the test's namespace: API server, backend (10.77.1.1), bridge 10.78.0.254
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::bed::{Bed, DEADLINE, LOOK, text};
 use crate::network::inside;
+use crate::plane::connections;
 use crate::replica::landfall;
 use crate::speakers::{ADDRESS, Host, Node, Running, bed, prepare, read};
 use crate::traffic::Backend;
@@ -36,6 +37,10 @@ struct Router {
 impl Router {
     fn start() -> Self {
         let host = Host::start("router", ROUTER);
+        // Connections of one client are spread, too.
+        let by_ports = ["-qw", "net.ipv4.fib_multipath_hash_policy=1"];
+        let set = host.command("sysctl").args(by_ports).status();
+        assert!(set.unwrap().success());
         let folder = tempfile::tempdir().unwrap();
         let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
              neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
@@ -151,6 +156,33 @@ fn peer(more: &str) -> String {
     object("BGPPeer", "v1beta2", "tor", &spec)
 }
 
+/// Speakers that serve the address themselves do so on both nodes at once, and the router spreads
+/// connections over them.
+async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
+    let config = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  provider: {kind: \
+                  metal, dataPlane: landfall}\n  classNames: [metallb]\n";
+    let status = format!(
+        r#"{{"status": {{"loadBalancer": {{"ingress": [
+            {{"ip": "{ADDRESS}", "ipMode": "Proxy"}}]}}}}}}"#
+    );
+    let patch = ["patch", "service", "web", "--subresource=status", "-p"];
+    bed.run(&[&patch[..], &[&status]].concat()).await;
+    for (place, node) in nodes.iter_mut().enumerate() {
+        node.speaker.kill();
+        node.speaker = Node::speak(bed, &node.host, place + 1, Some(config));
+    }
+    let both = nodes.len();
+    until(bed, "a path to each node", || router.paths().0.len() == both).await;
+    until(bed, "connections on both nodes", || {
+        router.ask();
+        nodes.iter().all(|node| connections(&node.host) > 0)
+    })
+    .await;
+    nodes[0].speaker.signal(Signal::TERM);
+    until(bed, "one path", || router.paths().0.len() == both - 1).await;
+    assert_eq!(router.ask(), "one");
+}
+
 /// A speaker explains what its node does; the cluster has what all of them do.
 fn explained(bed: &Bed, node: &Node) {
     let web = format!("{}/web", bed.namespace);
@@ -206,7 +238,7 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         .apply(&[peer(""), advertisement].concat())
         .await
         .unwrap();
-    let nodes: Vec<Node> = (1..=2)
+    let mut nodes: Vec<Node> = (1..=2)
         .map(|number| Node::start(&bed, number, None))
         .collect();
 
@@ -286,6 +318,8 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         router.ask() == "one"
     })
     .await;
+
+    serve_on_both(&bed, &mut nodes, &router).await;
     for node in &nodes {
         let log = read(&node.log);
         assert!(

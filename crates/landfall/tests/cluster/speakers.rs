@@ -40,6 +40,12 @@ impl Running {
         Self(command.spawn().unwrap())
     }
 
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
