@@ -112,6 +112,7 @@ impl Routers {
             routing: routed,
             passwords: known,
             reporter: Arc::new(Log),
+            listen: None,
         });
         let routing = Arc::new(routing);
         let task = Task {
