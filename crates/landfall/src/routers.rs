@@ -149,13 +149,13 @@ impl Routers {
 
     /// Ends the sessions while another process of this machine serves on: routers that can keep its
     /// routes do so.
-    pub async fn hand_over(self) {
+    pub async fn hand_over(mut self) {
         self.freeze().await;
         self.shown.sessions.end(Duration::ZERO).await;
     }
 
     /// Asks routers to prefer other machines, gives them this time for it, and withdraws all.
-    pub async fn stop(self, time: Duration) {
+    pub async fn stop(mut self, time: Duration) {
         self.freeze().await;
         let known = self.routing.send_if_modified(|routing| {
             let Some(routing) = routing else {
@@ -173,11 +173,10 @@ impl Routers {
     }
 
     /// From now on nothing changes what is announced.
-    async fn freeze(&self) {
+    async fn freeze(&mut self) {
         self.cancel.cancel();
-        while !self.task.is_finished() {
-            tokio::task::yield_now().await;
-        }
+        // One that panicked changes nothing any more, either.
+        let _ = (&mut self.task).await;
     }
 }
 
