@@ -128,7 +128,9 @@ impl Routers {
         };
         let cancel = lifetime.cancel.child_token();
         let running = cancel.clone().run_until_cancelled_owned(task.run());
-        let task = lifetime.tasks.spawn(async move { drop(running.await) });
+        let task = lifetime.tasks.spawn(async move {
+            running.await;
+        });
         let shown = RoutersView {
             node,
             sessions: Arc::new(sessions),

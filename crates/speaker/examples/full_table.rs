@@ -44,7 +44,9 @@ struct Router {
 }
 
 fn main() {
-    let routers: Vec<Router> = (1..=ROUTERS).map(|it| Router::start(IpAddr::from([127, 0, 0, it]))).collect();
+    let routers: Vec<Router> = (1..=ROUTERS)
+        .map(|it| Router::start(IpAddr::from([127, 0, 0, it])))
+        .collect();
     let mut decider = Decider::new("node-a", 1, Rules::default());
     let began = Instant::now();
     let cpu = clock();
@@ -91,7 +93,10 @@ async fn run(decider: &mut Decider, routers: &[Router]) {
         began.elapsed() / FLAPS,
         (clock() - cpu) / FLAPS
     );
-    println!("  resident           {:.1} MiB", resident() as f64 / 1024.0 / 1024.0);
+    println!(
+        "  resident           {:.1} MiB",
+        resident() as f64 / 1024.0 / 1024.0
+    );
     stop.cancel();
     tracker.close();
     tracker.wait().await;
@@ -122,7 +127,10 @@ async fn until(met: impl Fn() -> bool) {
 /// What this thread has used of a core.
 fn clock() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
+    Duration::new(
+        now.tv_sec.unsigned_abs(),
+        u32::try_from(now.tv_nsec).unwrap(),
+    )
 }
 
 /// The memory of this process.
@@ -218,7 +226,12 @@ fn facts(routers: &[Router]) -> Vec<Fact> {
     .unwrap();
     facts.push(Fact::Pool(Arc::new(pool.into_row().unwrap())));
     let all = json!({"communities": ["64500:7"]});
-    facts.push(resource(ResourceKind::BgpAdvertisement, "v1beta1", "all", &all));
+    facts.push(resource(
+        ResourceKind::BgpAdvertisement,
+        "v1beta1",
+        "all",
+        &all,
+    ));
     for (number, router) in routers.iter().enumerate() {
         let spec = json!({"myASN": 64_500, "peerASN": 64_501,
             "peerAddress": router.address.ip(), "peerPort": router.address.port()});

@@ -337,7 +337,10 @@ impl Decider {
     /// Returns what this node does for a Service of type `LoadBalancer`, and why not more; `None`:
     /// there is no such Service. `announced`: what answers for addresses, where anything does.
     pub fn explain(&self, key: &ServiceKey, announced: Option<&Announced>) -> Option<Explained> {
-        let row = self.world.service(key).filter(|row| row.wants_load_balancer)?;
+        let row = self
+            .world
+            .service(key)
+            .filter(|row| row.wants_load_balancer)?;
         let known = explain::Known {
             node: &self.own,
             config: &self.config,

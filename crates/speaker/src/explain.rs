@@ -73,7 +73,7 @@ pub fn of_cluster(
         Fact::Node(row) => Some(Arc::clone(&row.name)),
         _ => None,
     });
-    let names: Vec<Arc<str>> = names.collect();
+    let names: BTreeSet<Arc<str>> = names.collect();
     let member = || Member {
         address: ([0; 4], 0).into(),
         incarnation: 0,
@@ -273,7 +273,10 @@ impl Known<'_> {
             }));
             if prefixes.is_empty() {
                 let message = "no BGPAdvertisement of the address is for this router";
-                rows.push(row(None, Said::not(Some("noMatchingAdvertisement"), message)));
+                rows.push(row(
+                    None,
+                    Said::not(Some("noMatchingAdvertisement"), message),
+                ));
             }
         }
         rows

@@ -237,7 +237,7 @@ const ROWS: &[Row] = &[
         scenarios: &["ten_thousand_prefixes_take_few_messages"],
         tests: &[(
             ROUTES,
-            "of_ten_thousand_services_a_change_of_one_costs_little",
+            "of_many_services_a_change_of_one_changes_one_route_of_each_router",
         )],
         note: "",
     },

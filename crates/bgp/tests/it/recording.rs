@@ -65,7 +65,10 @@ fn first_routes() -> Arc<Routes> {
         communities: [Community(65_000, 7)].into(),
         ..Attributes::default()
     };
-    routes(&["192.0.2.7/32", "192.0.2.8/32", "2001:db8:7::7/128"], attributes)
+    routes(
+        &["192.0.2.7/32", "192.0.2.8/32", "2001:db8:7::7/128"],
+        attributes,
+    )
 }
 
 fn other_routes() -> Arc<Routes> {
@@ -168,7 +171,10 @@ fn record(router: &Router) -> Vec<Line> {
         assert!(Instant::now() < end, "{:?}", machine.session.status());
         let read = stream.read(&mut room).unwrap_or(0);
         let at = u64::try_from(machine.began.elapsed().as_millis()).unwrap();
-        let is_due = machine.session.deadline().is_some_and(|it| it <= machine.at(at));
+        let is_due = machine
+            .session
+            .deadline()
+            .is_some_and(|it| it <= machine.at(at));
         let next = STEPS.get(step).filter(|(after, _)| {
             let since = up_at.map(|up_at| at - up_at);
             since.is_some_and(|since| since >= *after)

@@ -50,7 +50,10 @@ fn a_node_that_is_to_be_emptied_affects_no_service_until_it_changes_otherwise() 
         assert_eq!(world.apply(changed(change)), Affected::None);
     }
     // The autoscaler keeps it after all.
-    assert_eq!(world.apply(changed(|row| row.cordoned = true)), Affected::All);
+    assert_eq!(
+        world.apply(changed(|row| row.cordoned = true)),
+        Affected::All
+    );
     assert_eq!(world.apply(changed(|row| row.ready = false)), Affected::All);
 }
 

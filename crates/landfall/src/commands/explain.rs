@@ -283,16 +283,16 @@ fn span(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use landfall_model::ServiceKey;
     use landfall_model::status::ServiceStatus;
     use landfall_model::view::AnnouncementView;
+    use landfall_model::{ServiceKey, Uid};
 
     use super::*;
 
     #[test]
     fn each_node_and_router_has_a_line_with_what_is_announced_and_why_not() {
-        let said = |node: &str, peer: Option<&str>, announced, reason: Option<&str>| {
-            AnnouncementView {
+        let said =
+            |node: &str, peer: Option<&str>, announced, reason: Option<&str>| AnnouncementView {
                 node: node.to_owned(),
                 protocol: "bgp".to_owned(),
                 address: [192, 0, 2, 1].into(),
@@ -301,11 +301,10 @@ mod tests {
                 announced,
                 reason: reason.map(str::to_owned),
                 message: "in words".to_owned(),
-            }
-        };
+            };
         let service = ServiceView {
             key: ServiceKey::new("shop", "web"),
-            uid: "1".into(),
+            uid: Uid::new("1"),
             class: None,
             origin: None,
             status: ServiceStatus::default(),
@@ -322,9 +321,15 @@ mod tests {
         let text = explain(&service);
         let line = |node: &str| text.lines().find(|it| it.contains(node)).unwrap();
         let first = line("node-1");
-        assert!(first.contains("yes") && first.contains("192.0.2.0/24"), "{text}");
+        assert!(
+            first.contains("yes") && first.contains("192.0.2.0/24"),
+            "{text}"
+        );
         assert!(first.contains("tor"), "{text}");
         let second = line("node-2");
-        assert!(second.contains("NO") && second.contains("(noLocalEndpoints)"), "{text}");
+        assert!(
+            second.contains("NO") && second.contains("(noLocalEndpoints)"),
+            "{text}"
+        );
     }
 }

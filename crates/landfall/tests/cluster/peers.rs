@@ -172,7 +172,10 @@ async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
         node.speaker = Node::speak(bed, &node.host, place + 1, Some(config));
     }
     let both = nodes.len();
-    until(bed, "a path to each node", || router.paths().0.len() == both).await;
+    until(bed, "a path to each node", || {
+        router.paths().0.len() == both
+    })
+    .await;
     until(bed, "connections on both nodes", || {
         router.ask();
         nodes.iter().all(|node| connections(&node.host) > 0)
@@ -202,7 +205,10 @@ fn explained(bed: &Bed, node: &Node) {
     let shown = String::from_utf8(output.unwrap().stdout).unwrap();
     for node in ["node-1 ", "node-2 ", "node-3 "] {
         let said = line(&shown, node);
-        assert!(said.contains("yes") && said.contains("10.78.0.200/32"), "{shown}");
+        assert!(
+            said.contains("yes") && said.contains("10.78.0.200/32"),
+            "{shown}"
+        );
     }
 }
 

@@ -155,9 +155,15 @@ async fn as_root_a_router_learns_the_addresses_that_one_machine_serves() {
     until("an answer through the router", || router.ask() == "one").await;
     assert!(router.routes());
     let shown = asked(&lab, &["get", "peers"]).await;
-    assert!(shown.contains("tor") && shown.contains("Established"), "{shown}");
+    assert!(
+        shown.contains("tor") && shown.contains("Established"),
+        "{shown}"
+    );
     let shown = asked(&lab, &["explain", "default/web"]).await;
-    assert!(shown.contains("198.51.100.7/32") && shown.contains("yes"), "{shown}");
+    assert!(
+        shown.contains("198.51.100.7/32") && shown.contains("yes"),
+        "{shown}"
+    );
 
     // Attributes follow the manifests, and so does what is announced at all.
     lab.write("marked.yaml", ADVERTISEMENT);
@@ -169,10 +175,16 @@ async fn as_root_a_router_learns_the_addresses_that_one_machine_serves() {
     until("the route", || router.routes()).await;
 
     // A password that only one side has is named, and taken back.
-    let secret = PEER.replace("connectTime: 1s", "connectTime: 1s, passwordSecret: {name: tor}");
+    let secret = PEER.replace(
+        "connectTime: 1s",
+        "connectTime: 1s, passwordSecret: {name: tor}",
+    );
     lab.write("tor.yaml", &secret);
     let began = Instant::now();
-    while !asked(&lab, &["get", "peers"]).await.contains("spec.password") {
+    while !asked(&lab, &["get", "peers"])
+        .await
+        .contains("spec.password")
+    {
         assert!(began.elapsed() < DEADLINE, "{:?}", lab.view().await);
         tokio::time::sleep(LOOK).await;
     }
@@ -182,7 +194,10 @@ async fn as_root_a_router_learns_the_addresses_that_one_machine_serves() {
     // Another process takes over, and a stop withdraws the route after a request to avoid it.
     let mut old = lab.succeeded(&[]).await;
     Lab::end_of(&mut old).await;
-    until("the route of the next process", || router.routes() && router.ask() == "one").await;
+    until("the route of the next process", || {
+        router.routes() && router.ask() == "one"
+    })
+    .await;
     lab.signal(Signal::TERM);
     until("the request to prefer others", || {
         router.communities().contains("graceful-shutdown")

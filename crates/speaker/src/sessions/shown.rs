@@ -76,15 +76,15 @@ impl Sessions {
     pub fn announcements(&self, node: &str, key: &ServiceKey) -> Vec<AnnouncementView> {
         let shown = self.shown.borrow().clone();
         let union = &shown.routing.union;
-        let addresses = union.addresses.get(key).into_iter().flatten();
-        let said = addresses.flat_map(|address| {
-            let at = union.services_at.iter().filter(|(prefix, services)| {
-                prefix.contains(address) && services.contains(key)
-            });
-            at.flat_map(|(prefix, _)| {
+        let mut said = Vec::new();
+        for address in union.addresses.get(key).into_iter().flatten() {
+            let at = union.services_at.iter();
+            let at =
+                at.filter(|(prefix, services)| prefix.contains(address) && services.contains(key));
+            for (prefix, _) in at {
                 let sent = union.routes.iter();
                 let sent = sent.filter(|(_, routes)| routes.contains_key(prefix));
-                sent.map(|(peer, _)| AnnouncementView {
+                said.extend(sent.map(|(peer, _)| AnnouncementView {
                     node: node.to_owned(),
                     protocol: "bgp".to_owned(),
                     address: *address,
@@ -93,10 +93,10 @@ impl Sessions {
                     announced: true,
                     reason: None,
                     message: "announced".to_owned(),
-                })
-            })
-        });
-        said.collect()
+                }));
+            }
+        }
+        said
     }
 
     /// Returns what is said of announcements with what became of them: nothing is announced to a

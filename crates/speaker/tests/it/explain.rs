@@ -96,9 +96,19 @@ fn each_router_of_a_node_has_a_line_and_a_node_without_one_as_well() {
     assert_eq!(
         rows(&explained),
         [
-            ("node-a", Some("spare"), false, Some("noMatchingAdvertisement")),
+            (
+                "node-a",
+                Some("spare"),
+                false,
+                Some("noMatchingAdvertisement")
+            ),
             ("node-a", Some("tor"), true, None),
-            ("node-b", Some("spare"), false, Some("noMatchingAdvertisement")),
+            (
+                "node-b",
+                Some("spare"),
+                false,
+                Some("noMatchingAdvertisement")
+            ),
             ("node-b", Some("tor"), true, None),
             ("node-c", None, false, None),
         ]
@@ -106,7 +116,10 @@ fn each_router_of_a_node_has_a_line_and_a_node_without_one_as_well() {
     let said = &explained.announcements;
     assert_eq!(said[1].prefix.as_deref(), Some("192.0.2.0/24"));
     assert_eq!(said[1].message, "announced");
-    assert_eq!(said[3].message, "announced, with the request to prefer other nodes");
+    assert_eq!(
+        said[3].message,
+        "announced, with the request to prefer other nodes"
+    );
     assert_eq!(said[4].message, "no BGPPeer selects this node");
 }
 
@@ -121,7 +134,9 @@ fn a_service_that_nothing_can_announce_has_a_reason_with_what_to_do() {
     let mut pending = facts(false, vec![advertisement(&json!({}))]);
     pending.push(Fact::Service(svc("web").port(80).row()));
     assert!(why(&pending).contains("it has no address yet"));
-    pending.push(Fact::Service(svc("web").port(80).holding("198.51.100.1").row()));
+    pending.push(Fact::Service(
+        svc("web").port(80).holding("198.51.100.1").row(),
+    ));
     assert!(why(&pending).contains("in an IPAddressPool"));
     let none = ServiceKey::new("default", "none");
     assert!(of_cluster(&pending, &none, |_| None).is_none());

@@ -318,10 +318,10 @@ fn one_router_is_met_with_another_as_from_each_node() {
 }
 
 #[test]
-fn of_ten_thousand_services_a_change_of_one_costs_little() {
+fn of_many_services_a_change_of_one_changes_one_route_of_each_router() {
     let address = |number: u32| std::net::Ipv4Addr::from_bits(0xc612_0000 + number).to_string();
     let mut facts = Vec::new();
-    for number in 0..10_000 {
+    for number in 0..2_000 {
         facts.extend(service(&format!("web-{number}"), &address(number)));
     }
     let wide: wire::IpAddressPool = serde_json::from_value(json!({
@@ -341,13 +341,13 @@ fn of_ten_thousand_services_a_change_of_one_costs_little() {
     let mut decider = speaker("node-a", facts);
     let before = Arc::clone(decider.routing());
     assert_eq!(before.union.routes.len(), 8);
-    assert!(before.union.routes.values().all(|it| it.len() == 10_000));
+    assert!(before.union.routes.values().all(|it| it.len() == 2_000));
     // One Service goes: each router loses one prefix, and all others are the same objects.
     let gone = ServiceKey::new("default", "web-7");
     decider.take_facts(vec![Fact::ServiceGone(gone)]);
     for (name, routes) in &decider.routing().union.routes {
         let old = &before.union.routes[name];
-        assert_eq!(routes.len(), 9_999);
+        assert_eq!(routes.len(), 1_999);
         let same = routes.iter().all(|(prefix, it)| old[prefix] == *it);
         assert!(same, "{name}");
     }

@@ -54,7 +54,9 @@ fn rules_and_dashboard_name_no_metric_that_does_not_exist() {
         }
     });
     let samples: BTreeSet<String> = samples.collect();
-    let text = [&[read("rules.yaml")], &expressions()[..]].concat().join("\n");
+    let text = [&[read("rules.yaml")], &expressions()[..]]
+        .concat()
+        .join("\n");
     let unknown: Vec<String> = named(&text).difference(&samples).cloned().collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 }

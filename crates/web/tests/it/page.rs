@@ -82,15 +82,33 @@ async fn routers_are_shown_with_their_session_and_what_they_are_sent() {
     assert_eq!(
         reader.value(script).await,
         json!([
-            ["tor", "Established for 1 min · 2 of 3 prefixes sent · BFD Up", "ok", 21,
-                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web", "and 5 more"],
-            ["spare", "Idle for 1 min · 0 of 3 prefixes sent", "bad", 1,
+            [
+                "tor",
+                "Established for 1 min · 2 of 3 prefixes sent · BFD Up",
+                "ok",
+                21,
                 "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web",
-                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web"],
+                "and 5 more"
+            ],
+            [
+                "spare",
+                "Idle for 1 min · 0 of 3 prefixes sent",
+                "bad",
+                1,
+                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web",
+                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web"
+            ],
         ])
     );
-    let problem = reader.value("document.querySelector('#routers').textContent").await;
-    assert!(problem.as_str().unwrap().contains("start BGP on the router"));
+    let problem = reader
+        .value("document.querySelector('#routers').textContent")
+        .await;
+    assert!(
+        problem
+            .as_str()
+            .unwrap()
+            .contains("start BGP on the router")
+    );
     reader.assert_calm();
 }
 

@@ -54,7 +54,10 @@ pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
         };
         let router = begin(&mut bed, &landfall, sessions).await?;
         let took = losses(&mut bed, &landfall, &router, loss, count).await?;
-        println!("{name}: until the route is withdrawn  {}", distribution(took));
+        println!(
+            "{name}: until the route is withdrawn  {}",
+            distribution(took)
+        );
         bed.stop_all();
     }
     let sessions = Sessions {
@@ -74,7 +77,11 @@ async fn begin(
     contestant: &Contestant,
     sessions: Sessions,
 ) -> anyhow::Result<Router> {
-    let bfd = if sessions.bfd { ", bfdProfile: fast" } else { "" };
+    let bfd = if sessions.bfd {
+        ", bfdProfile: fast"
+    } else {
+        ""
+    };
     let restart = sessions.graceful_restart;
     // Whether a peer keeps routes can't be changed: a name for each.
     let name = if restart { "keeping" } else { "tor" };

@@ -79,7 +79,10 @@ impl Router {
         let (address, end) = (address(number).to_string(), Instant::now() + limit);
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let (at, line) = self.changes.recv_timeout(left).context("no change of routes")?;
+            let (at, line) = self
+                .changes
+                .recv_timeout(left)
+                .context("no change of routes")?;
             let mut words = line.split_whitespace();
             if words.next() == Some("Deleted") && words.next() == Some(&address) {
                 return Ok(at);
@@ -101,7 +104,10 @@ impl Router {
 
     fn knows(&self, number: usize) -> anyhow::Result<bool> {
         let address = address(number).to_string();
-        let output = self.command("ip").args(["route", "show", &address]).output()?;
+        let output = self
+            .command("ip")
+            .args(["route", "show", &address])
+            .output()?;
         Ok(!output.stdout.is_empty())
     }
 
@@ -123,9 +129,13 @@ impl Router {
 
 /// Returns how many questions there were, and how many had no answer, as `ping` counts them.
 pub fn unanswered(summary: &str) -> anyhow::Result<(u64, u64)> {
-    let line = summary.lines().find(|line| line.contains("packets transmitted"));
+    let line = summary
+        .lines()
+        .find(|line| line.contains("packets transmitted"));
     let line = line.with_context(|| format!("no summary: {summary}"))?;
-    let mut numbers = line.split(', ').map(|part| part.split(' ').next()?.parse().ok());
+    let mut numbers = line
+        .split(", ")
+        .map(|part| part.split(' ').next()?.parse().ok());
     let sent: u64 = numbers.next().flatten().context("packets transmitted")?;
     let received: u64 = numbers.next().flatten().context("packets received")?;
     Ok((sent, sent.saturating_sub(received)))
@@ -166,7 +176,14 @@ fn program(inside: &str, folder: &Path, name: &str, config: &str) -> anyhow::Res
     sh(&format!("chown -R frr:frr {}", folder.display()))?;
     let at = |name: &str| folder.join(name).display().to_string();
     let mut command = Command::new("nsenter");
-    command.args([inside, &format!("/usr/lib/frr/{name}"), "-u", "frr", "-g", "frr"]);
+    command.args([
+        inside,
+        &format!("/usr/lib/frr/{name}"),
+        "-u",
+        "frr",
+        "-g",
+        "frr",
+    ]);
     command.args(["-f", &at(&format!("{name}.conf")), "-z", &at("zserv.api")]);
     command.args(["-i", &at(&format!("{name}.pid")), "--vty_socket", &at("")]);
     if name == "bfdd" {
