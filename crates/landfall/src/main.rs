@@ -20,6 +20,7 @@ mod lifetime;
 mod logging;
 mod manifests;
 mod resource_status;
+mod routers;
 mod signals;
 mod systemd;
 mod table;
