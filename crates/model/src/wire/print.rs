@@ -43,11 +43,6 @@ pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
     serde_json::to_value(printed_service(row, status)).unwrap_or_default()
 }
 
-/// What a Service wants, as a value.
-pub(super) fn spec_to_json(row: &ServiceRow) -> Value {
-    serde_json::to_value(spec(row)).unwrap_or_default()
-}
-
 /// A `v1` List of Services, each with its status.
 pub fn service_list<'a>(
     services: impl IntoIterator<Item = (&'a ServiceRow, &'a ServiceStatus)>,
@@ -99,7 +94,8 @@ fn kind(row: &ServiceRow) -> &'static str {
     }
 }
 
-fn spec(row: &ServiceRow) -> ServiceSpec {
+/// What a Service wants, in the form of the API.
+pub(super) fn spec(row: &ServiceRow) -> ServiceSpec {
     let kind = kind(row);
     let of_load_balancers = row.wants_load_balancer;
     let traffic_policy = if row.external_local {
