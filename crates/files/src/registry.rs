@@ -24,6 +24,7 @@ use landfall_model::rows::{PoolRow, ServiceRow, SourceMap};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 
+use crate::alike::{is_remembered_alike, is_same_memory, same_pool};
 use crate::state::{Changes, Entry, Key, Remembered};
 
 /// Services by key.
@@ -457,41 +458,6 @@ fn note_marks(annotations: &mut BTreeMap<String, String>, marks: &BTreeMap<Strin
             .entry(key.clone())
             .or_insert_with(|| value.clone());
     }
-}
-
-fn is_same_memory(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<ServiceRow>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// Whether two versions of a Service are the same but for what is not remembered: where they stand.
-fn is_remembered_alike(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<ServiceRow>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) if one.source == other.source => one == other,
-        (Some(one), Some(other)) => {
-            let moved = ServiceRow {
-                source: other.source.clone(),
-                ..ServiceRow::clone(one)
-            };
-            moved == **other
-        }
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// Whether two versions of a pool are the same, wherever they stand.
-pub(crate) fn same_pool(one: &PoolRow, other: &PoolRow) -> bool {
-    let unplaced = |row: &PoolRow| PoolRow {
-        source: None,
-        // Of a remembered pool, what is remembered of it.
-        resource: None,
-        ..row.clone()
-    };
-    unplaced(one) == unplaced(other)
 }
 
 #[cfg(test)]
