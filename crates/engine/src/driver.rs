@@ -292,6 +292,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 Some(end) = self.reconciles.join_next_with_id(), if !self.reconciles.is_empty() => {
                     self.take_end(end);
+                    self.take_ends();
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}
