@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use landfall_engine::parallel;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{PoolRow, ServiceRow, SourceMap};
 use landfall_model::status::ServiceStatus;
@@ -92,15 +93,24 @@ pub(crate) struct Batch {
 /// A Service, if there is one.
 type Row = Option<Arc<ServiceRow>>;
 
+/// A Service as its manifest wants it, in place of what it was.
+struct Replacement {
+    after: Row,
+    /// Whether it is the very same.
+    is_same: bool,
+    /// Whether what is remembered of it is the same.
+    is_alike: bool,
+}
+
 // === impl Registry ===
 
 impl Registry {
     /// Goes on where an earlier run left off.
     pub(crate) fn new(remembered: Remembered) -> Self {
         let Remembered { services, pools } = remembered;
-        let records: Rows = services
+        let marked = |row: &Arc<ServiceRow>| (row.key.clone(), marked(row));
+        let records: Rows = parallel::map(&services, parallel::SERVICES, marked)
             .into_iter()
-            .map(|row| (row.key.clone(), marked(row)))
             .collect();
         Self {
             unseen: records.keys().cloned().collect(),
@@ -142,11 +152,14 @@ impl Registry {
         let vanished = self.unwanted.iter();
         let vanished = vanished.filter(|key| !self.unseen.contains(*key) || !incomplete(key));
         touched.extend(vanished.cloned());
-        for key in touched {
-            self.unseen.remove(&key);
-            let before = self.records.get(&key).cloned();
-            let after = self.agreed(&key, before.clone(), now);
-            self.replace(&key, before.as_ref(), after);
+        // Each reads and copies a whole Service, and none depends on another one.
+        let agreed = parallel::map(&touched, parallel::SERVICES, |key| {
+            let before = self.records.get(key);
+            Replacement::new(before, self.agreed(key, before.cloned(), now))
+        });
+        for (key, replacement) in touched.iter().zip(agreed) {
+            self.unseen.remove(key);
+            self.replace(key, replacement);
         }
         // What is only remembered says itself why its manifest is not served.
         for key in self.unseen.clone() {
@@ -156,7 +169,7 @@ impl Registry {
             let why = why(&key);
             if before.newest_invalid() != why {
                 let after = Arc::new(outdated(&before, why));
-                self.replace(&key, Some(&before), Some(after));
+                self.replace(&key, Replacement::new(Some(&before), Some(after)));
             }
         }
     }
@@ -212,13 +225,14 @@ impl Registry {
     }
 
     /// Replaces a Service because of its manifest.
-    fn replace(&mut self, key: &ServiceKey, before: Option<&Arc<ServiceRow>>, after: Row) {
-        if !is_same_memory(before, after.as_ref()) {
-            if !is_remembered_alike(before, after.as_ref()) {
-                self.unwritten.insert(Key::Service(key.clone()));
-            }
-            self.put(key, after);
+    fn replace(&mut self, key: &ServiceKey, replacement: Replacement) {
+        if replacement.is_same {
+            return;
         }
+        if !replacement.is_alike {
+            self.unwritten.insert(Key::Service(key.clone()));
+        }
+        self.put(key, replacement.after);
     }
 
     fn put(&mut self, key: &ServiceKey, row: Row) {
@@ -410,6 +424,18 @@ impl Registry {
     }
 }
 
+// === impl Replacement ===
+
+impl Replacement {
+    fn new(before: Option<&Arc<ServiceRow>>, after: Row) -> Self {
+        Self {
+            is_same: is_same_memory(before, after.as_ref()),
+            is_alike: is_remembered_alike(before, after.as_ref()),
+            after,
+        }
+    }
+}
+
 /// A Service whose manifest says this now.
 fn updated(row: &ServiceRow, record: Arc<ServiceRow>) -> Arc<ServiceRow> {
     let mut new = ServiceRow {
@@ -442,11 +468,11 @@ fn outdated(row: &ServiceRow, why: Vec<Reason>) -> ServiceRow {
 
 /// A Service that was read from the disk, where its marks are among the annotations, as it was when
 /// it was written: what differs from it is written again.
-fn marked(row: Arc<ServiceRow>) -> Arc<ServiceRow> {
+fn marked(row: &Arc<ServiceRow>) -> Arc<ServiceRow> {
     if row.status.marks.is_empty() {
-        return row;
+        return row.clone();
     }
-    let mut row = Arc::unwrap_or_clone(row);
+    let mut row = ServiceRow::clone(row);
     note_marks(&mut row.annotations, &row.status.marks);
     Arc::new(row)
 }

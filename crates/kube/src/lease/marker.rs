@@ -81,14 +81,22 @@ pub(super) async fn is_any_held(
         let path = format!("/api/v1/services?limit={PAGE}&continue={next}");
         let ask = Ask::get(path, "list services");
         let page: Page = api::request_json(connection, ask, time_limit).await?;
-        let finalizers = page.items.iter().flat_map(|it| &it.metadata.finalizers);
-        if finalizers.into_iter().any(|it| it == FINALIZER) {
+        if page.is_any_held() {
             return Ok(true);
         }
         if page.metadata.next.is_empty() {
             return Ok(false);
         }
         next = page.metadata.next;
+    }
+}
+
+// === impl Page ===
+
+impl Page {
+    fn is_any_held(&self) -> bool {
+        let mut finalizers = self.items.iter().flat_map(|it| &it.metadata.finalizers);
+        finalizers.any(|it| it == FINALIZER)
     }
 }
 
@@ -105,6 +113,20 @@ fn is_final(error: &ApiError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_with_the_finalizer_is_held_whichever_controller_put_it_there() {
+        let page = |services: serde_json::Value| -> Page {
+            let list = json!({"metadata": {"resourceVersion": "7"}, "items": services});
+            serde_json::from_value(list).unwrap()
+        };
+        let free = json!({"metadata": {"name": "db"}, "spec": {}});
+        let other = json!({"metadata": {"finalizers": ["example.com/backup"]}});
+        assert!(!page(json!([])).is_any_held());
+        assert!(!page(json!([free, other])).is_any_held());
+        let held = json!({"metadata": {"finalizers": ["example.com/backup", FINALIZER]}});
+        assert!(page(json!([free, held])).is_any_held());
+    }
 
     #[test]
     fn only_what_says_something_about_the_marker_is_believed() {
