@@ -143,7 +143,12 @@ impl<S> Plan<S> {
 impl<S: fmt::Display + Serialize> Plan<S> {
     /// The plan as text and data: the steps, what follows, and what is waited for.
     pub fn describe(&self) -> Vec<PlannedStep> {
-        let steps = self.steps.iter().map(|planned| PlannedStep {
+        self.describe_after(0)
+    }
+
+    /// Describes the plan without its first steps, which were `tried`.
+    pub fn describe_after(&self, tried: usize) -> Vec<PlannedStep> {
+        let steps = self.steps.iter().skip(tried).map(|planned| PlannedStep {
             step: planned.step.to_string(),
             because: planned.because.clone(),
             kind: PlannedKind::Change,

@@ -127,11 +127,12 @@ async fn a_replica_waits_for_a_leader_where_any_sign_of_one_is_left() {
     let held = service(&namespace, "held", "");
     let held = held.replace("metadata: {", &format!("metadata: {{{finalizers}, "));
     cluster.kubectl().apply(&held).await.unwrap();
-    let (marked, unmarked) = tokio::join!(waited(cluster, "marked"), waited(cluster, "unmarked"));
+    let (after_marker, after_service) =
+        tokio::join!(waited(cluster, "marked"), waited(cluster, "unmarked"));
     let least = TIMES.renew_deadline;
     assert!(
-        marked >= least && unmarked >= least,
-        "{marked:?}, {unmarked:?}"
+        after_marker >= least && after_service >= least,
+        "{after_marker:?}, {after_service:?}"
     );
 }
 
