@@ -404,12 +404,18 @@ impl Registry {
     }
 
     /// Whether a request changes nothing, and what it is about is on the disk.
-    pub(crate) fn is_settled(&self, request: &Request, now: Timestamp) -> bool {
-        let record = self.records.get(&request.key).cloned();
-        let (after, outcome) = self.written(request, record.clone(), now);
-        outcome.is_ok()
-            && is_same_memory(record.as_ref(), after.as_ref())
-            && !self.unwritten.contains(&Key::Service(request.key.clone()))
+    pub(crate) fn is_settled(&self, request: &Request) -> bool {
+        let Request { key, uid, write } = request;
+        let record = self.records.get(key).filter(|row| row.uid == *uid);
+        let repeats = match (record, write) {
+            (None, write) => matches!(write, Write::NoFinalizer),
+            (Some(row), Write::Finalizer(status)) => {
+                row.finalized && status.as_ref().is_none_or(|it| row.status == *it)
+            }
+            (Some(row), Write::NoFinalizer) => !row.finalized,
+            (Some(row), Write::Status(status)) => row.status == *status,
+        };
+        repeats && !self.unwritten.contains(&Key::Service(key.clone()))
     }
 
     /// The Services that changed since this was last asked, as they are now.
