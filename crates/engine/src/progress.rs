@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hasher};
-use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,9 +28,6 @@ pub struct Progress {
     stops: u32,
     resumes: Option<Instant>,
 }
-
-/// Hashes what is written.
-struct Hashing(DefaultHasher);
 
 /// How often one and the same step may be carried out until the Service is settled.
 const REPEATS: u32 = 5;
@@ -60,11 +55,11 @@ impl Progress {
     }
 
     /// Counts a step that was carried out.
-    pub fn count(&mut self, step: &(impl fmt::Display + Serialize)) {
+    pub fn count<S: fmt::Display + Serialize>(&mut self, planned: &Planned<S>) {
         if self.done.len() >= MOST {
             self.done.clear();
         }
-        *self.done.entry(identity(step)).or_default() += 1;
+        *self.done.entry(planned.fingerprint()).or_default() += 1;
     }
 
     /// Notes what the steps that are counted were carried out for.
@@ -80,7 +75,7 @@ impl Progress {
             return None;
         }
         let repeated = |planned: &&Planned<S>| {
-            let times = self.done.get(&identity(&planned.step));
+            let times = self.done.get(&planned.fingerprint());
             times.is_some_and(|times| *times >= REPEATS)
         };
         let mut names: Vec<String> = plan
@@ -154,26 +149,6 @@ fn essence(intent: &Intent) -> Intent {
     essence
 }
 
-/// Distinguishes steps by all that they would write.
-fn identity(step: &(impl fmt::Display + Serialize)) -> u64 {
-    let mut hasher = Hashing(DefaultHasher::new());
-    // Nothing that is hashed fails to be written.
-    let _ = write!(hasher, "{step}");
-    let _ = serde_json::to_writer(&mut hasher, step);
-    hasher.0.finish()
-}
-
-impl io::Write for Hashing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use landfall_model::{ServiceKey, Uid};
@@ -208,7 +183,7 @@ mod tests {
         let allowed = (0..times).take_while(|_| {
             let allowed = progress.objection(&[step(name)]).is_none();
             if allowed {
-                progress.count(&step(name).step);
+                progress.count(&step(name));
             }
             allowed
         });
@@ -237,7 +212,7 @@ mod tests {
                 ..step("set members")
             };
             assert!(progress.objection(std::slice::from_ref(&planned)).is_none());
-            progress.count(&planned.step);
+            progress.count(&planned);
         }
     }
 

@@ -102,7 +102,7 @@ impl<P: Provider> Machine<'_, P> {
 
     fn count_step(&mut self, work: &Work<P>) {
         if let Some(planned) = work.plan.steps.get(work.index) {
-            self.end.progress.count(&planned.step);
+            self.end.progress.count(planned);
         }
     }
 
