@@ -47,7 +47,7 @@ pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,
 };
-pub use print::{PrintedService, printed_service, service_list, service_to_json};
+pub use print::{PrintedService, remembered_service, service_list, service_to_json};
 pub use resource::Resource;
 pub use secret::{Secret, TLS_SECRET_TYPE};
 pub use service::{

@@ -23,18 +23,24 @@ pub struct PrintedService {
     status: ServiceStatusShape,
 }
 
-/// Returns a `v1` Service with the given status. Fields that a row does not keep are left out.
-pub fn printed_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
-    let mut shape = ServiceStatusShape::of(status);
-    let recorded = ConditionShape::recorded(row.uid.as_str(), status);
-    shape.conditions.extend(recorded);
+/// Returns a `v1` Service with the given status, for a record that only this program writes. Fields
+/// that a row does not keep are left out.
+pub fn remembered_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
     PrintedService {
         api_version: "v1",
         kind: "Service",
         metadata: metadata(row, status),
         spec: spec(row),
-        status: shape,
+        status: ServiceStatusShape::of(status),
     }
+}
+
+/// The same with the condition that vouches for the annotations.
+fn printed_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
+    let mut printed = remembered_service(row, status);
+    let recorded = ConditionShape::recorded(row.uid.as_str(), status);
+    printed.status.conditions.extend(recorded);
+    printed
 }
 
 /// The same as a value.
