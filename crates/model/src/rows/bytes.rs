@@ -273,13 +273,13 @@ mod tests {
     #[test]
     fn numbers_read_back_as_they_were_written() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new();
             writer.number(number);
             let bytes = writer.finish();
             assert_eq!(Reader::new(&bytes).number(), Some(number));
         }
         for number in [0, -1, 1, 63, -64, i64::MIN, i64::MAX] {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new();
             writer.signed(number);
             let bytes = writer.finish();
             assert_eq!(Reader::new(&bytes).signed(), Some(number));
@@ -300,7 +300,7 @@ mod tests {
             ("", long),
             ("uid-web", long),
         ] {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new();
             writer.id(text);
             let bytes = writer.finish();
             assert!(bytes.len() <= most, "{text}: {}", bytes.len());
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn bytes_that_end_too_soon_are_nothing() {
-        let mut writer = Writer::default();
+        let mut writer = Writer::new();
         writer.text("a text");
         let bytes = writer.finish();
         for end in 0..bytes.len() {
