@@ -126,7 +126,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Takes in further reconciles that have ended, a bounded number: a turn of the loop costs more.
+    /// Takes in further reconciles that have ended, a bounded number: a turn of the loop costs
+    /// more.
     pub(super) fn take_ends(&mut self) {
         for _ in 0..ENDS {
             let Some(end) = self.reconciles.try_join_next_with_id() else {

@@ -14,7 +14,7 @@
 //! not make it. If it came after, it replaced the record that the first one made, whose renewal is
 //! then refused. Two replicas can't both make the marker, so no two skip the wait.
 //!
-//! People can delete the marker together with the record. So Services are looked at, too: one that
+//! People can delete the marker together with the record. So Services are read, too: one that
 //! serves has put its finalizer on each Service that has an address.
 
 /// What came of an attempt to make the marker.

@@ -203,10 +203,7 @@ fn no_replica_leads_before_the_marker_exists() {
 fn a_replica_is_the_first_only_if_it_made_the_marker_and_nothing_is_served() {
     assert!(Marker::Made.is_first(Some(false)));
     assert!(!Marker::Made.is_first(Some(true)));
-    assert!(
-        !Marker::Made.is_first(None),
-        "Services could not be looked at"
-    );
+    assert!(!Marker::Made.is_first(None), "Services could not be read");
     assert!(!Marker::NotMade.is_first(Some(false)));
 }
 
