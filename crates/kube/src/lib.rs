@@ -20,6 +20,7 @@ pub mod connect;
 mod error;
 mod health;
 pub mod lease;
+pub mod member_leases;
 pub mod objects;
 pub mod own_pod;
 pub mod password;

@@ -24,8 +24,9 @@ pub use cloud::OrphansArgs;
 pub use remarks::ReferenceArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
+    WebhookOptions,
 };
-pub use speaker::SpeakerArgs;
+pub use speaker::{MembershipWay, SpeakerArgs};
 
 /// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";

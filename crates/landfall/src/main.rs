@@ -20,12 +20,14 @@ mod lifetime;
 mod logging;
 mod manifests;
 mod resource_status;
+mod routers;
 mod signals;
 mod systemd;
 mod table;
 mod takeover;
 mod text;
 mod threaded_writer;
+mod webhook;
 
 use std::process::ExitCode;
 use std::time::Duration;

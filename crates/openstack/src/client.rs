@@ -28,11 +28,11 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use landfall_rest::{Client, Exchange};
-use tokio::sync::OnceCell;
 
 use crate::objects::Id;
 use identity::Identity;
 use session::OpenStackApi;
+use version::LastVersion;
 
 pub use credentials::CredentialsSource;
 pub use landfall_rest::{
@@ -65,7 +65,7 @@ pub enum CloudError {
 struct Inner {
     config: CloudConfig,
     client: Client<OpenStackApi>,
-    version: OnceCell<ApiVersion>,
+    version: LastVersion,
 }
 
 // === impl Cloud ===
@@ -87,7 +87,7 @@ impl Cloud {
         let api = OpenStackApi::new(identity);
         Ok(Self(Arc::new(Inner {
             client: Client::new(api, exchange, config.timeouts, config.body_limit),
-            version: OnceCell::new(),
+            version: LastVersion::default(),
             config,
         })))
     }
@@ -128,7 +128,7 @@ impl Cloud {
         &self.0.client
     }
 
-    fn version_cell(&self) -> &OnceCell<ApiVersion> {
+    fn last_version(&self) -> &LastVersion {
         &self.0.version
     }
 }

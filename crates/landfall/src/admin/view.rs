@@ -123,6 +123,7 @@ fn service<P: Provider>(provider: Option<&P>, record: &Record) -> ServiceView {
         status: record.status.clone(),
         reasons: placed(&record.reasons, record),
         address: record.address.clone(),
+        announcements: Vec::new(),
         listeners: provider
             .map(|provider| provider.live(&row.uid))
             .unwrap_or_default(),

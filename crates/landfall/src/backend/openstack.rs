@@ -244,6 +244,7 @@ pub fn of_cloud_conf(path: PathBuf) -> Config {
         cluster_name: CLUSTER_NAME.to_owned(),
         strict_source_ranges: true,
         security_groups: SecurityGroups::default(),
+        prefer_dual_stack: true,
     };
     Config {
         instances: vec![Instance {

@@ -296,6 +296,9 @@ impl Snapshot {
             }
         }
         self.speaker(page)?;
+        if !self.view.peers.is_empty() {
+            routers(page, &self.view.peers)?;
+        }
         page.one(&table::LOG_LOST, self.engine.lost_log_lines)?;
         page.one(&table::LOG_LEFT_OUT, self.engine.left_out_log_lines)
     }
@@ -324,8 +327,7 @@ impl Snapshot {
         page.series(
             &table::SPEAKER_REFUSED,
             refused.map(|(reason, count)| (labels([reason]), *count)),
-        )?;
-        routers(page, &speaker.peers)
+        )
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {

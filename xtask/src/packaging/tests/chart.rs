@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::tools;
 
 /// What the chart is rendered for, where no API server says which one it is.
-const KUBERNETES: &str = "1.36.1";
+pub const KUBERNETES: &str = "1.36.1";
 
 /// helm, which answers or refuses.
 pub fn helm(arguments: &[&str]) -> Result<String, String> {

@@ -68,6 +68,7 @@ impl OpenStack {
             cloud,
             settings: Settings {
                 strict_source_ranges: config.strict_source_ranges,
+                prefer_dual_stack: config.prefer_dual_stack,
                 groups,
                 ..Settings::new(&conf, &config.cluster_name)
             },
@@ -203,6 +204,7 @@ mod tests {
             cluster_name: "kubernetes".to_owned(),
             strict_source_ranges: true,
             security_groups: SecurityGroups::PerCluster,
+            prefer_dual_stack: true,
         };
         let surroundings = Surroundings::default();
         let error = OpenStack::read_files("cloud", &config, &surroundings, &[]).unwrap_err();
@@ -319,6 +321,7 @@ mod tests {
                 cluster_name: "kubernetes".to_owned(),
                 strict_source_ranges: true,
                 security_groups: SecurityGroups::PerCluster,
+                prefer_dual_stack: true,
             };
             let surroundings = Surroundings {
                 current_dir: Some(folder.path().to_owned()),
