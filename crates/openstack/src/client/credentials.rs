@@ -6,7 +6,7 @@
 //! nothing can be read, those from before stay in use.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -22,6 +22,8 @@ pub struct CredentialsSource(Arc<dyn Fn() -> Result<Auth, String> + Send + Sync>
 pub(super) struct Credentials {
     source: Option<CredentialsSource>,
     state: Mutex<State>,
+    /// The project of the first token; `None`: it is for none.
+    project: OnceLock<Option<Id>>,
     /// Held while the source is read and what it has is tried.
     turn: tokio::sync::Mutex<()>,
 }
@@ -31,8 +33,6 @@ struct State {
     /// What the source has and Keystone has not accepted yet.
     next: Option<Next>,
     read_at: Instant,
-    /// The project of the tokens so far. `Some(None)`: they are for none.
-    project: Option<Option<Id>>,
     /// Why the source is not followed.
     problem: Option<String>,
 }
@@ -78,9 +78,9 @@ impl Credentials {
                 in_use: Arc::new(auth),
                 next: None,
                 read_at: Instant::now(),
-                project: None,
                 problem: None,
             }),
+            project: OnceLock::new(),
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -162,19 +162,16 @@ impl Credentials {
     /// # Errors
     /// These are for another project, where the objects of this one would be missed.
     pub fn accept(&self, auth: &Arc<Auth>, project: Option<&Id>) -> Result<(), String> {
-        let mut state = self.lock();
-        match &state.project {
-            Some(known) if known.as_ref() != project => {
-                let named = |id: Option<&Id>| id.map_or("none", Id::as_str).to_owned();
-                return Err(format!(
-                    "they are for the project {}, not {}; to change the project, start again",
-                    named(project),
-                    named(known.as_ref())
-                ));
-            }
-            Some(_) => {}
-            None => state.project = Some(project.cloned()),
+        let known = self.project.get_or_init(|| project.cloned());
+        if known.as_ref() != project {
+            let named = |id: Option<&Id>| id.map_or("none", Id::as_str).to_owned();
+            return Err(format!(
+                "they are for the project {}, not {}; to change the project, start again",
+                named(project),
+                named(known.as_ref())
+            ));
         }
+        let mut state = self.lock();
         if !Arc::ptr_eq(auth, &state.in_use) {
             tracing::info!("the new credentials are in use");
             state.in_use = Arc::clone(auth);
