@@ -24,7 +24,9 @@ use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
 pub use packed::{OwnershipFields, PackedService, PackedSlice};
-pub use resource::{ResourceKind, ResourceProblem, ResourceRow};
+pub use resource::{
+    AcceptedResource, Cooling, CoolingAddress, ResourceKind, ResourceProblem, ResourceRow,
+};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]
@@ -217,6 +219,8 @@ pub struct NodeRow {
     pub deleting: bool,
     /// Whether the cluster autoscaler is about to remove it.
     pub leaving: bool,
+    /// `spec.unschedulable`: `kubectl cordon` and `drain` set it.
+    pub cordoned: bool,
     /// Condition `Ready`.
     pub ready: bool,
     /// Condition `NetworkUnavailable`.

@@ -12,14 +12,14 @@ use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sourc
 use landfall_l2::driver::{Announcer, Config as AnnouncerConfig};
 use landfall_l2::election::Rules;
 use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
-use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
+use landfall_membership::driver::{Config as MembershipConfig, Membership, View, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::status::{Desired, Statuses};
-use landfall_speaker::task::{Outputs, Parts, Speaker};
+use landfall_speaker::task::{Parts, Speaker};
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -27,11 +27,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::SpeakerApi;
 use crate::assembly::{facts, watched};
-use crate::cli::SpeakerArgs;
+use crate::cli::{MembershipWay, SpeakerArgs};
 use crate::config;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
+mod leases;
 mod peers;
 mod plane;
 
@@ -71,7 +72,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         decider = decider.serving(plane);
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
-    let membership = join(&args, keys, &decider, &members).await?;
+    let membership = join(&args, &connection, keys, &decider, &members).await?;
     let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
     others
         .tasks
@@ -93,16 +94,17 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (speaker, outputs) = Speaker::new(parts, decider);
     let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
+    let served = running.as_ref().map(|it| it.seen.view.clone());
+    let speaker = speaker.beside(served);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
-    let Outputs { desired, view, .. } = outputs;
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
-    let said = (desired, sessions.desired.clone());
+    let said = (outputs.desired.clone(), sessions.desired.clone());
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
-    let api = SpeakerApi::new(view, health, membership, of_api, &args.node_name);
+    let api = SpeakerApi::new(&outputs, health, membership, of_api, &args.node_name);
     let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
     let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
@@ -143,7 +145,7 @@ async fn follow(
         let started = Sources::start(connection, source, facts_to, None, tasks, cancel);
         sources = Some(started);
     };
-    let facts = facts::start(lifetime, Vec::new(), everywhere, source).await;
+    let facts = facts::start(lifetime, Vec::new(), everywhere, None, source).await;
     Ok((facts, sources.context("no source was started")?))
 }
 
@@ -195,11 +197,21 @@ fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
         must_be_able_to_serve: args.require_able_nodes,
     };
     let session = u64::from_be_bytes(session);
-    Ok(Decider::new(&args.node_name, session, rules))
+    let decider = Decider::new(&args.node_name, session, rules);
+    let decider = match args.membership {
+        MembershipWay::Nodes => decider.assuming_all_alive(),
+        MembershipWay::Udp | MembershipWay::Lease => decider,
+    };
+    Ok(if args.ignore_cordon {
+        decider.ignoring_cordon()
+    } else {
+        decider
+    })
 }
 
 async fn join(
     args: &SpeakerArgs,
+    connection: &Connection,
     keys: Keys,
     decider: &Decider,
     lifetime: &Lifetime,
@@ -217,7 +229,22 @@ async fn join(
         metadata: decider.metadata().encode().into(),
     };
     let Lifetime { tasks, cancel } = lifetime;
-    Ok(Membership::start(config, wanted, tasks, cancel.clone()).await?)
+    Ok(match args.membership {
+        MembershipWay::Udp => Membership::start(config, wanted, tasks, cancel.clone()).await?,
+        MembershipWay::Lease => {
+            let (node, duration) = (&args.node_name, args.lease_duration);
+            leases::join(connection, node, duration, wanted, lifetime).await
+        }
+        MembershipWay::Nodes => {
+            let (membership, feed) = Membership::fed(wanted, View::default(), address);
+            let cancel = cancel.clone();
+            tasks.spawn(async move {
+                cancel.cancelled().await;
+                drop(feed);
+            });
+            membership
+        }
+    })
 }
 
 fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {
