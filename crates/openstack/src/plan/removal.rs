@@ -83,9 +83,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     // While its last change is only taken to be done, something may yet stay behind.
     if uses && !(plan.is_empty() && have.assumed) {
         let mut tags = tags_without(have, balancer, &own, settings);
-        if *owner {
-            note_kept(&mut tags, keep_floating_ip);
-        }
+        note_kept(&mut tags, *owner, keep_floating_ip);
         plan.push(
             Step::UpdateLoadBalancer {
                 load_balancer: balancer.id.clone(),
@@ -107,9 +105,9 @@ fn is_kept(balancer: &LoadBalancer) -> bool {
 }
 
 /// Marks a load balancer with what the Service for which it was made wants of its floating IP.
-fn note_kept(tags: &mut Vec<String>, keep: bool) {
-    tags.retain(|tag| tag != KEEPS_FLOATING_IP);
-    tags.extend(keep.then(|| KEEPS_FLOATING_IP.to_owned()));
+fn note_kept(tags: &mut Vec<String>, owner: bool, keep: bool) {
+    tags.retain(|tag| !owner || tag != KEEPS_FLOATING_IP);
+    tags.extend((owner && keep).then(|| KEEPS_FLOATING_IP.to_owned()));
 }
 
 /// Whether other Services use a load balancer. `own` are the tags by which the Service has marked
