@@ -44,7 +44,7 @@ impl Cloud {
     /// not lead to it, a version that is certainly there.
     async fn find_version(&self) -> Result<ApiVersion, ApiError> {
         let error = match self.ask_versions().await {
-            Err(error) if matches!(error.status, Some(403 | 404 | 405)) => error,
+            Err(error) if matches!(error.status, Some(403..=405)) => error,
             asked => return asked,
         };
         for (collection, version) in SINCE {
