@@ -24,12 +24,12 @@ pub struct LatestEvent {
 #[derive(Deserialize)]
 struct EventList {
     #[serde(default)]
-    items: Vec<Event>,
+    items: Vec<Sent>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct Sent {
     #[serde(default)]
     reason: String,
     involved_object: Involved,
