@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::chart::rendered;
 
-const ENABLED: &str = r#"webhook={"enabled":true,"tlsSecret":"seal","caBundle":"QQ==","port":9444}"#;
+const ENABLED: &str =
+    r#"webhook={"enabled":true,"tlsSecret":"seal","caBundle":"QQ==","port":9444}"#;
 
 #[test]
 fn the_webhook_is_off_by_default_and_fails_open_where_it_is_asked_for() {
@@ -15,7 +16,12 @@ fn the_webhook_is_off_by_default_and_fails_open_where_it_is_asked_for() {
     };
     assert_eq!(kinds(&none), [""; 0]);
     let policy = r#"networkPolicy={"enabled":true,"from":[]}"#;
-    let values = [ENABLED, policy, "hostNetwork=false", r#"admin.address="0.0.0.0""#];
+    let values = [
+        ENABLED,
+        policy,
+        "hostNetwork=false",
+        r#"admin.address="0.0.0.0""#,
+    ];
     let metal = r#"config={"instances":[{"name":"lan","provider":"metal","default":true}]}"#;
     let objects = rendered("landfall", &[&values[..], &[metal]].concat()).unwrap();
     let configuration = objects.one("ValidatingWebhookConfiguration", "landfall-metallb");
@@ -31,7 +37,10 @@ fn the_webhook_is_off_by_default_and_fails_open_where_it_is_asked_for() {
     let pod = &objects.one("Deployment", "landfall")["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     let arguments = container["args"].as_array().unwrap();
-    assert!(arguments.contains(&json!("--webhook=[::]:9444")), "{arguments:?}");
+    assert!(
+        arguments.contains(&json!("--webhook=[::]:9444")),
+        "{arguments:?}"
+    );
     assert_eq!(container["ports"][1]["containerPort"], 9444);
     let volumes = pod["volumes"].as_array().unwrap();
     let secrets = volumes.iter().map(|it| &it["secret"]["secretName"]);
