@@ -43,6 +43,8 @@ pub enum Bench {
     /// `landfall controller` with MetalLB's pools: time and writes of many addresses
     #[command(after_help = addresses::HELP)]
     Addresses(addresses::AddressesArgs),
+    /// 10,000 Services announced to 8 routers: time to the full table, memory, CPU of a change
+    Routes,
     /// The address allocator: filling pools, claiming and releasing
     Ipam,
 }
@@ -93,6 +95,19 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
             ];
             let example = ["--example", "busy"];
             replace(cargo(place, &[&line[..], &example].concat()).into_std())
+        }
+        Bench::Routes => {
+            let line = [
+                "run",
+                "--locked",
+                "--profile",
+                "tools",
+                "-p",
+                "landfall-speaker",
+                "--example",
+                "full_table",
+            ];
+            replace(cargo(place, &line).into_std())
         }
         Bench::Ipam => {
             replace(cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std())

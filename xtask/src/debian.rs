@@ -20,8 +20,8 @@ pub const HELP: &str = "\
 Debian packages need root; without it the command is printed, and nothing else is done.
 Tools that are built (cargo-deny, and helm with Go) and OpenStack's Python packages go to
 $LANDFALL_CACHE (default ~/.cache/landfall), keyed by their version.
-Packages that bring a service (nginx, haproxy, frr, bird, gobgp, mariadb, rabbitmq, ovn)
-do not start it.";
+Packages that bring a service (nginx, haproxy, frr, bird, gobgp, prometheus, mariadb,
+rabbitmq, ovn) do not start it.";
 
 /// `install`
 #[derive(Debug, Args)]
@@ -82,6 +82,10 @@ pub const FOR_TESTS: &[Need] = &[
     Need {
         package: "gobgpd",
         shown_by: &["gobgpd"],
+    },
+    Need {
+        package: "prometheus",
+        shown_by: &["promtool"],
     },
     Need {
         package: "mariadb-server",

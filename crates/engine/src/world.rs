@@ -87,7 +87,7 @@ impl World {
             Fact::Node(row) => {
                 self.had_nodes = true;
                 let old = self.nodes.insert(row.name.clone(), row.clone());
-                let same = |old: Arc<NodeRow>| *old == *row || begins_to_leave(&old, &row);
+                let same = |old: Arc<NodeRow>| *old == *row || is_only_emptied(&old, &row);
                 Affected::all_if(!old.is_some_and(same))
             }
             Fact::NodeGone(name) => Affected::all_if(self.nodes.remove(&name).is_some()),
@@ -328,14 +328,16 @@ impl Affected {
     }
 }
 
-/// Whether all that is new is that the autoscaler is about to remove the node. It drains it first:
-/// the next reconcile leaves it out, and none is started for it.
-fn begins_to_leave(old: &NodeRow, new: &NodeRow) -> bool {
-    let leaving = NodeRow {
-        leaving: true,
+/// Whether all that is new is that the node is to be emptied: it was cordoned, which changes no
+/// member, or the autoscaler is about to remove it. It drains it first: the next reconcile leaves
+/// it out, and none is started for it.
+fn is_only_emptied(old: &NodeRow, new: &NodeRow) -> bool {
+    let emptied = NodeRow {
+        leaving: old.leaving || new.leaving,
+        cordoned: new.cordoned,
         ..old.clone()
     };
-    leaving == *new
+    emptied == *new
 }
 
 #[cfg(test)]

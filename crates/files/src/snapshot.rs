@@ -268,6 +268,7 @@ fn node(row: &NodeRow) -> wire::Node {
         spec: wire::NodeSpec {
             provider_id: row.provider_id.as_deref().map(str::to_owned),
             pod_cidrs: row.pod_prefixes.iter().map(ToString::to_string).collect(),
+            unschedulable: row.cordoned,
             ..wire::NodeSpec::default()
         },
         status: wire::NodeStatus {

@@ -13,6 +13,7 @@
 //! This is the only room that sees a Kubernetes client. It decides nothing about load balancers.
 
 pub mod access;
+pub mod activity;
 mod api;
 mod config;
 pub mod connect;

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Backend;
+use crate::routers::RoutersView;
 use crate::{dry_run, logging};
 
 pub mod client;
@@ -32,6 +33,8 @@ pub struct AdminApi {
     classes: Classes,
     started: String,
     leaving: CancellationToken,
+    /// Where this machine announces its addresses to routers.
+    routers: Option<RoutersView>,
 }
 
 // === impl AdminApi ===
@@ -50,13 +53,22 @@ impl AdminApi {
             classes,
             started,
             leaving,
+            routers: None,
         }
+    }
+
+    /// The same, with the sessions with routers.
+    pub fn with_routers(self, routers: Option<RoutersView>) -> Self {
+        Self { routers, ..self }
     }
 }
 
 impl landfall_web::Instance for AdminApi {
     fn view(&self) -> Arc<InstanceView> {
         let mut view = view::instance(&self.handle, &self.started);
+        if let Some(routers) = &self.routers {
+            routers.add_to(&mut view);
+        }
         if self.leaving.is_cancelled() {
             view.ready = false;
             view.waiting.push(LEAVING.to_owned());
@@ -73,8 +85,12 @@ impl landfall_web::Instance for AdminApi {
         readiness
     }
 
-    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
-        view::one(&self.handle, key)
+    async fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        let mut view = view::one(&self.handle, key)?;
+        if let Some(routers) = &self.routers {
+            view.announcements = routers.explain(key);
+        }
+        Some(view)
     }
 
     fn similar(&self, key: &ServiceKey) -> Vec<ServiceKey> {

@@ -29,6 +29,7 @@ use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
 use crate::lifetime::Lifetime;
+use crate::routers::{self, Routers};
 use crate::takeover::Handover;
 
 mod cloud_checks;
@@ -91,6 +92,7 @@ pub struct Instance {
     /// The data plane, if an instance is on this machine.
     proxy: Option<Arc<Proxy>>,
     announcing: Option<Announcing>,
+    routers: Option<Routers>,
     started: String,
     lifetime: Lifetime,
     /// The admin endpoint, which outlives the rest.
@@ -156,7 +158,8 @@ impl Instance {
     ) -> anyhow::Result<Self> {
         options.validate()?;
         options.check_token().await?;
-        let inherits = start_state.proxy.is_some();
+        // A cluster has speakers.
+        let (inherits, is_alone) = (start_state.proxy.is_some(), lead.is_none());
         let admin = admin_socket(options.admin, start_state.handover.admin).await?;
         let address = admin.local_addr()?;
         let instances = options.instances.clone().beside(address);
@@ -176,7 +179,7 @@ impl Instance {
         let providers = instances.live(&mut data_plane)?;
         let providers: Vec<Arc<Backend>> = providers.into_iter().map(Arc::new).collect();
         let classes = instances.classes();
-        let config = engine_config(options.audit_every, classes.clone(), lead.is_none());
+        let config = engine_config(options.audit_every, classes.clone(), is_alone);
         let engine = Engine::new(config, providers.clone(), reporter);
         let engine = led(engine, lead, inherits);
         let handle = engine.handle();
@@ -185,11 +188,15 @@ impl Instance {
         let handled = all_handled(handle.store.clone());
         let proxy = data_plane.proxy.as_ref();
         let announcing = announcing::start(announced, proxy, handled, &lifetime).await?;
+        let alone = proxy.filter(|_| is_alone);
+        let routers = Routers::start(alone, &handle.store, &lifetime).await;
 
         let Lifetime { tasks, cancel } = &lifetime;
         let (wakes, woken) = mpsc::channel(WAKES);
         let everywhere = address.ip().is_unspecified();
-        let facts = facts::start(&lifetime, options.all_pools(), everywhere, source).await;
+        let pools = options.all_pools();
+        let copies = routers.as_ref().map(Routers::facts);
+        let facts = facts::start(&lifetime, pools, everywhere, copies, source).await;
         let ended = CancellationToken::new();
         tasks.spawn(watched(
             engine.run(facts, woken, cancel.clone()),
@@ -199,12 +206,11 @@ impl Instance {
             provider.start(&wakes, &lifetime);
         }
         drop(providers);
-        for setup in silent {
-            tasks.spawn(cloud_checks::retry_cloud_check(setup, cancel.clone()));
-        }
+        cloud_checks::retry_all(silent, &lifetime);
         let (web, stopping) = (Lifetime::default(), CancellationToken::new());
         let started = Timestamp::now().to_string();
         let api = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
+        let api = api.with_routers(routers.as_ref().map(|it| it.shown.clone()));
         let words = FinalResponses {
             api: Arc::new(api),
             names: Names::new(options.admin_names),
@@ -219,6 +225,7 @@ impl Instance {
             handle,
             proxy: data_plane.proxy,
             announcing,
+            routers,
             started,
             lifetime,
             web,
@@ -265,6 +272,9 @@ impl Instance {
     /// what another control plane can be started on.
     pub async fn let_go(self) -> StartState {
         self.stopping.cancel();
+        if let Some(routers) = self.routers {
+            routers.hand_over().await;
+        }
         self.lifetime.end().await;
         self.web.end().await;
         let handover = Handover {
@@ -313,9 +323,9 @@ impl Instance {
         });
     }
 
-    /// Is not ready any more, stops deciding, closes listeners, and lets connections end for as
-    /// long as `grace`, in this order. The admin endpoint answers until then. Addresses stay
-    /// claimed.
+    /// Is not ready any more, withdraws what routers were sent, stops deciding, closes listeners,
+    /// and lets connections end for as long as `grace`, in this order. The admin endpoint answers
+    /// until then. Addresses stay claimed.
     pub async fn stop(self, grace: Duration) {
         self.stop_after(grace, async {}).await;
     }
@@ -324,6 +334,9 @@ impl Instance {
     /// when nothing is decided or written any more.
     pub async fn stop_after(self, grace: Duration, handed_over: impl Future<Output = ()>) {
         self.stopping.cancel();
+        if let Some(routers) = self.routers {
+            routers.stop(routers::DRAIN.min(grace)).await;
+        }
         self.lifetime.end().await;
         handed_over.await;
         if let Some(proxy) = &self.proxy {

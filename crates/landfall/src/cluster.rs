@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Mode;
 use crate::cli::ClusterArgs;
 use crate::dry_run;
-use crate::instances::{self, Instances};
+use crate::instances::{self, Instances, announced};
 
 /// The longest that reading a whole cluster may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -130,6 +130,7 @@ impl ClusterArgs {
             .await?;
         let loaded = self.load(&instances.resources()).await?;
         let facts = loaded.facts.clone();
+        let explained = announced::announced(&instances, &facts, key);
         let view = view(&Known::of(&instances), loaded);
         let found = view
             .services
@@ -138,6 +139,10 @@ impl ClusterArgs {
         let mut found = found.with_context(|| {
             format!("there is no Service {key} of type LoadBalancer for Landfall")
         })?;
+        if let Some(explained) = explained {
+            found.reasons.extend(explained.reasons);
+            found.announcements = explained.announcements;
+        }
         if let Some(plan) = dry_run::in_the_cloud(&instances, facts, key).await {
             found.pending = plan.steps;
             for reason in plan.reasons {
@@ -270,6 +275,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
         status: row.status.clone(),
         reasons,
         address: spec.as_ref().map(|spec| spec.address.clone()),
+        announcements: Vec::new(),
         listeners: spec
             .as_ref()
             .map(|spec| listeners(row, spec))

@@ -105,6 +105,7 @@ fn any_node() -> NodeRow {
         provider_id: None,
         deleting: false,
         leaving: false,
+        cordoned: false,
         ready: true,
         network_unavailable: false,
         pod_prefixes: Vec::new(),

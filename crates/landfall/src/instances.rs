@@ -22,6 +22,7 @@ use crate::cli::InstancesArgs;
 use crate::config;
 use crate::data_plane::DataPlane;
 
+pub mod announced;
 mod cluster_id;
 
 /// The instances of a process, ready to be made.

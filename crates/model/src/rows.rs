@@ -219,6 +219,8 @@ pub struct NodeRow {
     pub deleting: bool,
     /// Whether the cluster autoscaler is about to remove it.
     pub leaving: bool,
+    /// `spec.unschedulable`: `kubectl cordon` and `drain` set it.
+    pub cordoned: bool,
     /// Condition `Ready`.
     pub ready: bool,
     /// Condition `NetworkUnavailable`.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 mod bgp;
 
-pub use bgp::{BfdView, PeerMessages, PeerView, RouteView};
+pub use bgp::{AnnouncementView, BfdView, PeerMessages, PeerView, RouteView};
 
 use crate::id::{ServiceKey, Uid};
 use crate::intent::{AddressSpec, LeftOut};
@@ -101,6 +101,9 @@ pub struct ServiceView {
     /// The requested address; absent when the spec is invalid.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub address: Option<AddressSpec>,
+    /// What nodes do for its addresses, where they announce them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub announcements: Vec<AnnouncementView>,
     /// The listeners as they are now.
     pub listeners: Vec<ListenerView>,
     /// Endpoints in no pool.
@@ -236,7 +239,7 @@ pub struct MeasuredView {
 }
 
 /// Times counted by size, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesView {
     /// Upper bounds in rising order, each with the times that fit under it and under no lower one.
     pub buckets: Vec<(u64, u64)>,
@@ -339,9 +342,6 @@ pub struct MetricsView {
 pub struct SpeakerMetrics {
     /// What it announces.
     pub announces: Vec<AnnouncedView>,
-    /// Its sessions with routers.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub peers: Vec<PeerView>,
     /// Addresses that it is to announce and cannot.
     pub failing: u64,
     /// Live speakers, this one included.
@@ -384,7 +384,7 @@ pub struct SecretsView {
 }
 
 /// Requests of one kind to a cloud, since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudCallsView {
     /// The instance that asked.
@@ -395,10 +395,8 @@ pub struct CloudCallsView {
     pub resource: String,
     /// `ok`, or the kind of error. A small, fixed set.
     pub outcome: String,
-    /// How many.
-    pub count: u64,
-    /// How long they took together, in seconds.
-    pub seconds: f64,
+    /// How many, and how long they took.
+    pub times: TimesView,
 }
 
 /// Observations counted by size.

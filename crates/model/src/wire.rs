@@ -48,7 +48,7 @@ pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,
     accepted_pool,
 };
-pub use print::{PrintedService, printed_service, service_list, service_to_json};
+pub use print::{PrintedService, remembered_service, service_list, service_to_json};
 pub use resource::Resource;
 pub use secret::{Secret, TLS_SECRET_TYPE};
 pub use service::{

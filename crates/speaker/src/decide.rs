@@ -17,6 +17,7 @@ use landfall_model::Uid;
 use landfall_model::rows::{Fact, ResourceKind, ServiceRow};
 
 use crate::board::{Board, ServiceFacts};
+use crate::explain::{self, Explained};
 use crate::layer2;
 use crate::metadata::Metadata;
 use crate::plane::{Plane, Serves};
@@ -103,6 +104,13 @@ impl Decider {
         self
     }
 
+    /// The same, which takes a node that is cordoned as any other.
+    #[must_use]
+    pub fn ignoring_cordon(mut self) -> Self {
+        self.router.ignore_cordon();
+        self
+    }
+
     /// What this node serves itself.
     pub fn serves(&self) -> Arc<Serves> {
         let plane = self.plane.as_ref();
@@ -112,6 +120,9 @@ impl Decider {
     /// Takes what a source reports.
     pub fn take_facts(&mut self, facts: Vec<Fact>) {
         let was_synced = self.world.synced();
+        let own = &self.own;
+        let is_own = |fact: &Fact| matches!(fact, Fact::Node(row) if row.name == *own);
+        let is_own_node = facts.iter().any(is_own);
         let changes = self.world.apply_all(facts);
         if !self.world.synced() {
             return;
@@ -124,6 +135,9 @@ impl Decider {
         } else {
             for key in &changes.services {
                 self.take_service(key);
+            }
+            if is_own_node {
+                self.router.take_leaving(&self.world);
             }
             self.router.settle(&self.config);
         }
@@ -326,7 +340,7 @@ impl Decider {
 
     /// Returns why this node announces nothing of a Service by BGP; `None` if it does.
     pub fn why_not_by_bgp(&self, key: &ServiceKey) -> Option<&Withheld> {
-        self.router.why_not(key)
+        self.router.offered(key)?.as_ref().err()
     }
 
     /// The Services that hold an address, with their UIDs.
@@ -352,6 +366,23 @@ impl Decider {
     /// Returns why this node does not announce an address; `None` if it does.
     pub fn why_not(&self, address: IpAddr) -> Option<NotAnnounced> {
         self.board.why_not(address)
+    }
+
+    /// Returns what this node does for a Service of type `LoadBalancer`, and why not more; `None`:
+    /// there is no such Service. `announced`: what answers for addresses, where anything does.
+    pub fn explain(&self, key: &ServiceKey, announced: Option<&Announced>) -> Option<Explained> {
+        let row = self
+            .world
+            .service(key)
+            .filter(|row| row.wants_load_balancer)?;
+        let known = explain::Known {
+            node: &self.own,
+            config: &self.config,
+            board: &self.board,
+            router: &self.router,
+            announced,
+        };
+        Some(explain::explain(&known, &row))
     }
 
     /// Everything that is known.

@@ -15,10 +15,13 @@
 pub mod board;
 pub mod comparison;
 pub mod decide;
+pub mod explain;
 pub mod layer2;
+pub mod machine;
 pub mod metadata;
 pub mod peers;
 pub mod plane;
+pub mod questions;
 pub mod routes;
 pub mod routing;
 pub mod serve;

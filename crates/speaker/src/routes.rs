@@ -136,9 +136,9 @@ impl Offers {
         self.by_service.clear();
     }
 
-    /// Returns why a Service is not announced; `None` if it is, or is not known.
-    pub fn why_not(&self, key: &ServiceKey) -> Option<&Withheld> {
-        self.by_service.get(key)?.offers.as_ref().err()
+    /// Returns what a Service offers, or why nothing; `None`: it is not known.
+    pub fn get(&self, key: &ServiceKey) -> Option<&Result<Offering, Withheld>> {
+        Some(&self.by_service.get(key)?.offers)
     }
 
     /// Returns what each router is sent. The order of Services and advertisements makes no
@@ -291,7 +291,8 @@ fn conflict(config: &Config, offered: &BTreeSet<Offer>) -> Option<Withheld> {
     })
 }
 
-fn is_for(advertisement: &BgpAdvertisement, peer: &str) -> bool {
+/// Returns whether an advertisement is for a router.
+pub(crate) fn is_for(advertisement: &BgpAdvertisement, peer: &str) -> bool {
     advertisement.peers.is_empty() || advertisement.peers.contains(peer)
 }
 

@@ -8,12 +8,12 @@ use landfall_engine::World;
 use landfall_metallb::Config;
 use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{NodeRow, ServiceRow};
 
 use crate::board::ServiceFacts;
 use crate::layer2::EXCLUDED;
 use crate::peers::{PeerSpec, desired, router_id};
-use crate::routes::{Offered, Offers, OwnNode, Union, Withheld, offers};
+use crate::routes::{Offered, Offering, Offers, OwnNode, Union, Withheld, offers};
 
 /// What is to be announced by BGP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Routing {
     pub peers: BTreeMap<Arc<str>, PeerSpec>,
     /// What each of them is sent.
     pub union: Union,
-    /// This node is about to go: routers are asked to prefer others.
+    /// This node is about to go, or is cordoned: routers are asked to prefer others.
     pub is_leaving: bool,
     /// Why there is no session with others that are for this node.
     pub problems: Vec<Reason>,
@@ -33,6 +33,7 @@ pub struct Routing {
 pub struct Router {
     own: Arc<str>,
     ignore_exclude_label: bool,
+    ignore_cordon: bool,
     node: Option<OwnNode>,
     offers: Offers,
     /// Something changed since it was put together.
@@ -48,6 +49,7 @@ impl Router {
         Self {
             own: own.into(),
             ignore_exclude_label,
+            ignore_cordon: false,
             node: None,
             offers: Offers::default(),
             is_stale: false,
@@ -55,11 +57,30 @@ impl Router {
         }
     }
 
+    /// From now on a cordoned node is like any other.
+    pub fn ignore_cordon(&mut self) {
+        self.ignore_cordon = true;
+    }
+
+    /// Takes whether this node is about to go, which changes nothing else.
+    pub fn take_leaving(&mut self, world: &World) {
+        let row = world.nodes().find(|row| row.name == self.own);
+        let is_leaving = row.is_some_and(|row| self.is_leaving(row));
+        if self.routing.is_leaving != is_leaving {
+            Arc::make_mut(&mut self.routing).is_leaving = is_leaving;
+        }
+    }
+
+    fn is_leaving(&self, row: &NodeRow) -> bool {
+        row.leaving || row.deleting || (row.cordoned && !self.ignore_cordon)
+    }
+
     /// Takes the node and its routers. All Services are to be taken again.
     pub fn begin(&mut self, config: &Config, world: &World) {
         self.offers.clear();
         self.is_stale = true;
         let row = world.nodes().find(|row| row.name == self.own);
+        let is_leaving = row.is_some_and(|row| self.is_leaving(row));
         self.node = row.map(|row| OwnNode::new(row, EXCLUDED, self.ignore_exclude_label));
         let routing = Arc::make_mut(&mut self.routing);
         routing.peers.clear();
@@ -76,7 +97,7 @@ impl Router {
             routing.peers.insert(key.name().into(), desired);
         }
         routing.problems = findings.reasons();
-        routing.is_leaving = row.leaving || row.deleting;
+        routing.is_leaving = is_leaving;
     }
 
     /// Takes a Service, or that there is none of this name with an address of a pool.
@@ -109,8 +130,8 @@ impl Router {
         &self.routing
     }
 
-    /// Returns why nothing of a Service is announced; `None` if it is, or is not known.
-    pub fn why_not(&self, key: &ServiceKey) -> Option<&Withheld> {
-        self.offers.why_not(key)
+    /// Returns what this node offers of a Service, or why nothing; `None`: it has no address.
+    pub fn offered(&self, key: &ServiceKey) -> Option<&Result<Offering, Withheld>> {
+        self.offers.get(key)
     }
 }

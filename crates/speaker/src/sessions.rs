@@ -39,6 +39,8 @@ pub struct Parts<R> {
     pub passwords: watch::Receiver<Arc<Passwords>>,
     /// Where events go.
     pub reporter: Arc<R>,
+    /// The port at which routers may begin sessions; `None`: only this side does.
+    pub listen: Option<u16>,
 }
 
 /// What people see.
@@ -101,7 +103,11 @@ impl Sessions {
     /// Starts a task that carries out what is to be announced. It begins with no session.
     pub fn start<R: OwnReport>(parts: Parts<R>) -> Self {
         let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());
-        let bgp = Bgp::start(Wanted::default(), &tracker, stop.clone());
+        let wanted = Wanted {
+            listen: parts.listen,
+            ..Wanted::default()
+        };
+        let bgp = Bgp::start(wanted, &tracker, stop.clone());
         let statuses = bgp.statuses();
         let (stopping, is_stopping) = watch::channel(false);
         let (shown, seen) = watch::channel(Arc::default());

@@ -21,6 +21,7 @@ use tracing::info;
 
 use crate::decide::Decider;
 use crate::plane::Serves;
+use crate::questions::{self, Question, Questions};
 use crate::routing::Routing;
 use crate::serve::ServingView;
 use crate::status::Desired;
@@ -88,6 +89,7 @@ pub struct Speaker<R> {
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
     view: watch::Sender<Arc<SpeakerView>>,
+    questions: mpsc::Receiver<Question>,
 }
 
 /// What follows from the decisions of the loop, for others to act upon.
@@ -101,6 +103,8 @@ pub struct Outputs {
     pub routing: watch::Receiver<Option<Arc<Routing>>>,
     /// What people see.
     pub view: watch::Receiver<Arc<SpeakerView>>,
+    /// Asks what is done for a Service.
+    pub questions: Questions,
 }
 
 /// What woke the loop.
@@ -111,6 +115,7 @@ enum Woken {
     Links,
     Announced,
     Report(Report),
+    Question(Question),
     Found,
     /// What failed may be relied on again, or more fails.
     Steadiness,
@@ -127,6 +132,7 @@ impl<R: OwnReport> Speaker<R> {
         let (serving, served) = watch::channel(Arc::default());
         let (routing, routed) = watch::channel(None);
         let (view, seen) = watch::channel(Arc::default());
+        let (asking, asked) = questions::channel();
         let speaker = Self {
             parts,
             decider,
@@ -144,12 +150,14 @@ impl<R: OwnReport> Speaker<R> {
             serves: serving,
             routing,
             view,
+            questions: asked,
         };
         let outputs = Outputs {
             desired: wanted,
             serves: served,
             routing: routed,
             view: seen,
+            questions: asking,
         };
         (speaker, outputs)
     }
@@ -182,6 +190,7 @@ impl<R: OwnReport> Speaker<R> {
                     it.map_or(Woken::Ended("serving"), |()| Woken::Steadiness)
                 }
                 Some(report) = self.parts.reports.recv() => Woken::Report(report),
+                Some(question) = self.questions.recv() => Woken::Question(question),
                 () = until(found) => Woken::Found,
                 () = until(steady) => Woken::Steadiness,
             };
@@ -208,6 +217,11 @@ impl<R: OwnReport> Speaker<R> {
                 Woken::Announced => self.announced = Arc::clone(&announced.borrow_and_update()),
                 Woken::Report(report) => self.report(report).await,
                 Woken::Steadiness => {}
+                Woken::Question(Question { key, answer }) => {
+                    // One that asked may have gone.
+                    let _ = answer.send(self.decider.explain(&key, Some(&self.announced)));
+                    continue;
+                }
                 Woken::Found => {
                     self.found_at = None;
                     self.is_ready = true;

@@ -86,6 +86,7 @@ pub fn node(name: &str, address: &str) -> NodeBuilder {
         provider_id: None,
         deleting: false,
         leaving: false,
+        cordoned: false,
         ready: true,
         network_unavailable: false,
         pod_prefixes: Vec::new(),

@@ -3,6 +3,7 @@
 
 import { list, make, put, set, show, sparkline } from "/assets/dom.js";
 import { card, fill, held, reason, reasonKey, serving } from "/assets/card.js";
+import { router, withRoutes } from "/assets/routers.js";
 import * as words from "/assets/words.js";
 
 const PAUSE = 2000;
@@ -168,6 +169,9 @@ function render(next) {
   figures();
   show(page.pools, view.pools.length > 0);
   list(page.pools.querySelector("ul"), view.pools, (pool) => pool.name, pool);
+  const peers = withRoutes(view);
+  show(page.routers, peers.length > 0);
+  list(page.routers.querySelector("ul"), peers, (peer) => peer.name, router);
   sift();
 }
 

@@ -8,8 +8,8 @@ use landfall_model::ServiceKey;
 use landfall_model::view::{InstanceView, MetricsView, ServiceView};
 use tokio::sync::watch;
 
-/// A running instance as the admin endpoint sees it. Every method but [`Instance::plan`] answers
-/// from memory and returns at once.
+/// A running instance as the admin endpoint sees it. Every method but [`Instance::plan`] and
+/// [`Instance::service`] answers from memory and returns at once.
 pub trait Instance: Send + Sync + 'static {
     /// Everything there is to show, with traffic counted up to this moment.
     fn view(&self) -> Arc<InstanceView>;
@@ -19,7 +19,7 @@ pub trait Instance: Send + Sync + 'static {
     fn readiness(&self) -> Readiness;
 
     /// One Service, as in [`Self::view`], and not by way of it.
-    fn service(&self, key: &ServiceKey) -> Option<ServiceView>;
+    fn service(&self, key: &ServiceKey) -> impl Future<Output = Option<ServiceView>> + Send;
 
     /// Some Services that may have been meant by a name that none has: see [`similar`].
     fn similar(&self, key: &ServiceKey) -> Vec<ServiceKey>;

@@ -263,7 +263,7 @@ async fn service<I: Instance>(
     Path((namespace, name)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let key = ServiceKey::new(&namespace, &name);
-    let found = shared.instance.service(&key);
+    let found = shared.instance.service(&key).await;
     found
         .map(|service| Json(service).into_response())
         .ok_or_else(|| {

@@ -9,9 +9,12 @@
 //! ```
 
 pub(super) mod bed;
+mod bgp;
 mod client;
 mod contestant;
 mod layout;
+mod objects;
+mod router;
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,6 +28,7 @@ use self::bed::Bed;
 use self::client::Client;
 use self::contestant::Contestant;
 use self::layout::ADDRESSES;
+use self::objects::Announced;
 use super::distribution::distribution;
 use super::proxy::{link, machine, process};
 use crate::place::Place;
@@ -38,6 +42,7 @@ down and kills its speaker; what is measured is the longest time between two ans
 Examples:
   cargo xtask bench failover
   cargo xtask bench failover --members 3,10 --crashes 20 --busy 1
+  cargo xtask bench failover --bgp
   cargo xtask bench failover --members 3 --metallb ~/.cache/landfall/metallb/v0.15.2";
 
 /// `bench failover`
@@ -59,6 +64,9 @@ pub struct FailoverArgs {
     /// second number of speakers if there are several
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     busy: u64,
+    /// How long a router (FRR) keeps the route to a node that is gone, with and without BFD, instead
+    #[arg(long)]
+    bgp: bool,
     /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
     /// number of speakers, too
     #[arg(long, value_name = "FOLDER")]
@@ -87,6 +95,9 @@ pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     if !link::enter()? {
         bail!("network namespaces can't be made: run this as root");
     }
+    if args.bgp {
+        return stage::block_on(bgp::measure(place, args));
+    }
     stage::block_on(measure(place, args))
 }
 
@@ -98,7 +109,7 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     let metallb = args.metallb.as_ref().map(absolute).transpose()?;
     let metallb = metallb.map(|folder| Contestant::MetalLb { folder });
     let most = args.members.iter().copied().max().unwrap_or(3);
-    let mut bed = Bed::start(place, most, metallb.as_ref()).await?;
+    let mut bed = Bed::start(place, most, metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
     println!("load {}", machine::load());
     for (series, members) in args.members.iter().enumerate() {

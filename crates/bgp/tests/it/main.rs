@@ -7,9 +7,11 @@
 )]
 
 mod bird;
+mod conformance;
 mod frr;
 mod gobgp;
 mod lab;
 mod node;
+mod recording;
 mod router;
 mod scenarios;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use landfall_bgp::peer::{Mode, Password, Peer, PeerAddress, RemoteAsn};
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
+use landfall_testkit::namespace::sh;
 
 use crate::lab::{NODE, NODE_V6, is_inside, until};
 use crate::node::{Node, asn, ip, peer, routes};
+use crate::recording;
 use crate::router::{Kind, Router, Setup};
 
 const V4: &str = "192.0.2.7/32";
@@ -52,6 +54,9 @@ mod frr {
         a_router_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
         a_link_without_addresses_carries_routes_of_both_families
+        a_session_is_made_through_the_device_of_its_vrf_alone
+        a_session_that_was_recorded_is_replayed_byte_by_byte
+        ten_thousand_prefixes_take_few_messages
     );
 }
 
@@ -73,6 +78,8 @@ mod bird {
         a_drained_node_asks_for_other_paths
         a_router_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
+        a_session_that_was_recorded_is_replayed_byte_by_byte
+        ten_thousand_prefixes_take_few_messages
     );
 }
 
@@ -94,6 +101,8 @@ mod gobgp {
         a_drained_node_asks_for_other_paths
         a_router_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
+        a_session_that_was_recorded_is_replayed_byte_by_byte
+        ten_thousand_prefixes_take_few_messages
     );
 }
 
@@ -474,5 +483,71 @@ async fn a_link_without_addresses_carries_routes_of_both_families(kind: Kind) {
     };
     let node = Node::start(wrong, routes(&[V4], Attributes::default()));
     node.fails("InterfaceMissing").await;
+    node.stop().await;
+}
+
+#[expect(clippy::unused_async, reason = "one of several scenarios")]
+async fn a_session_that_was_recorded_is_replayed_byte_by_byte(kind: Kind) {
+    let router = Router::start(kind, Setup::default());
+    recording::play(&router);
+}
+
+/// A socket is bound to the device of a VRF as to any other, and not every kernel has VRFs.
+async fn a_session_is_made_through_the_device_of_its_vrf_alone(kind: Kind) {
+    let router = Router::start(kind, Setup::default());
+    sh("ip link add aside type veth peer name aside1; ip link set aside up");
+    let through = |device: &str| Peer {
+        vrf: Some(device.to_owned()),
+        ..peer(&router.setup)
+    };
+    let node = Node::start(through("aside"), routes(&[V4], attributes()));
+    until("an attempt that fails", || {
+        node.status().is_some_and(|it| it.last_error.is_some())
+    })
+    .await;
+    assert!(!node.is_up(), "the router is behind another device");
+    node.set_peer(through("eth0"));
+    node.up().await;
+    until("the route", || router.route(V4).is_some()).await;
+    node.set_peer(through("green"));
+    node.fails("InterfaceMissing").await;
+    node.stop().await;
+}
+
+async fn ten_thousand_prefixes_take_few_messages(kind: Kind) {
+    const COUNT: u32 = 10_000;
+    let router = Router::start(kind, Setup::default());
+    let prefix = |number: u32| {
+        let address = std::net::Ipv4Addr::from_bits(0xc612_0000 + number);
+        format!("{address}/32")
+    };
+    let many = |attributes: Attributes| {
+        let all: Vec<String> = (0..COUNT).map(prefix).collect();
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        routes(&all, attributes)
+    };
+    let (first, last) = (prefix(0), prefix(COUNT - 1));
+    let node = Node::start(peer(&router.setup), many(Attributes::default()));
+    node.up().await;
+    until("the first and the last", || {
+        router.route(&first).is_some() && router.route(&last).is_some()
+    })
+    .await;
+    let sent = || node.status().unwrap().counts.updates_sent;
+    assert_eq!(node.status().unwrap().prefixes_sent, COUNT as usize);
+    let at_first = sent();
+    assert!(at_first < 50, "{at_first} messages");
+    // One that changes is sent alone.
+    let mut changed = many(Attributes::default());
+    let key = first.parse().unwrap();
+    std::sync::Arc::make_mut(&mut changed).insert(key, std::sync::Arc::new(attributes()));
+    node.set_routes(changed);
+    until("the change", || {
+        router
+            .route(&first)
+            .is_some_and(|it| !it.communities.is_empty())
+    })
+    .await;
+    assert_eq!(sent() - at_first, 1);
     node.stop().await;
 }

@@ -1,7 +1,7 @@
 use landfall_model::rows::PoolOrigin;
 use landfall_model::wire;
 use landfall_testkit::build::namespace;
-use landfall_testkit::{slice, svc};
+use landfall_testkit::{node, slice, svc};
 
 use super::*;
 
@@ -35,6 +35,26 @@ fn a_fact_that_says_nothing_new_affects_no_service() {
     assert_eq!(world.service(&key("web")), Some(changed));
     assert_eq!(world.apply(Fact::SliceGone(key("x"))), Affected::None);
     assert_eq!(world.apply(Fact::ServiceGone(key("x"))), Affected::None);
+}
+
+#[test]
+fn a_node_that_is_to_be_emptied_affects_no_service_until_it_changes_otherwise() {
+    let mut world = World::default();
+    let changed = |change: fn(&mut NodeRow)| Fact::Node(node("n1", "10.0.0.1").with(change).row());
+    assert_eq!(world.apply(changed(|_| {})), Affected::All);
+    for change in [
+        |row: &mut NodeRow| row.cordoned = true,
+        |row| row.leaving = true,
+        |row| (row.cordoned, row.leaving) = (true, true),
+    ] {
+        assert_eq!(world.apply(changed(change)), Affected::None);
+    }
+    // The autoscaler keeps it after all.
+    assert_eq!(
+        world.apply(changed(|row| row.cordoned = true)),
+        Affected::All
+    );
+    assert_eq!(world.apply(changed(|row| row.ready = false)), Affected::All);
 }
 
 #[test]

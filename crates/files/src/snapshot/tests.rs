@@ -51,7 +51,7 @@ fn slice() -> SliceRow {
 fn node() -> NodeRow {
     let object = json!({
         "metadata": {"name": "n1", "labels": {"zone": "a"}},
-        "spec": {"providerID": "x://1", "podCIDRs": ["10.1.0.0/24"]},
+        "spec": {"providerID": "x://1", "podCIDRs": ["10.1.0.0/24"], "unschedulable": true},
         "status": {"addresses": [{"type": "InternalIP", "address": "10.0.1.1"}],
             "conditions": [{"type": "Ready", "status": "True"},
                 {"type": "NetworkUnavailable", "status": "True"}]},

@@ -9,11 +9,13 @@ use landfall_local::Serving;
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::ServiceRow;
 use landfall_model::view::{AnnouncedView, InstanceView, MetricsView, ServiceView, SpeakerMetrics};
 use landfall_proxy::Proxy;
+use landfall_speaker::questions::Questions;
 use landfall_speaker::serve::ServingView;
 use landfall_speaker::sessions::Sessions;
-use landfall_speaker::task::SpeakerView;
+use landfall_speaker::task::{Outputs, SpeakerView};
 use landfall_web::{Heartbeat, PlanError, Readiness};
 use tokio::sync::watch;
 
@@ -32,6 +34,7 @@ pub struct SpeakerApi {
     /// Where this node serves addresses itself.
     data_plane: Option<ServedView>,
     sessions: Arc<Sessions>,
+    questions: Questions,
 }
 
 /// What a node serves itself.
@@ -50,14 +53,14 @@ pub struct ServedView {
 impl SpeakerApi {
     /// Answers from what the loop shows.
     pub fn new(
-        view: watch::Receiver<Arc<SpeakerView>>,
+        outputs: &Outputs,
         health: watch::Receiver<Health>,
         membership: Membership,
         sessions: Arc<Sessions>,
         node: &str,
     ) -> Self {
         Self {
-            view,
+            view: outputs.view.clone(),
             health,
             membership,
             node: node.to_owned(),
@@ -65,6 +68,7 @@ impl SpeakerApi {
             changes: watch::Sender::new(0),
             data_plane: None,
             sessions,
+            questions: outputs.questions.clone(),
         }
     }
 
@@ -88,7 +92,6 @@ impl SpeakerApi {
             announces: announces
                 .chain(self.sessions.announced(&self.node))
                 .collect(),
-            peers: self.sessions.peers(&self.node, Instant::now()),
             failing: view.failing.len() as u64,
             members: 1 + view.members.len() as u64,
             members_died: counts.died,
@@ -118,9 +121,6 @@ impl landfall_web::Instance for SpeakerApi {
                 format!("{address} is not announced: {why}"),
             )
         });
-        let shown = self.sessions.shown.borrow().clone();
-        let clashes = shown.routing.problems.iter();
-        let sessions = clashes.chain(shown.problems.values()).cloned();
         let health = self.health.borrow().clone();
         let unseen = health.failing().map(|(what, why)| {
             Reason::warning(
@@ -134,7 +134,10 @@ impl landfall_web::Instance for SpeakerApi {
             started: self.started.clone(),
             ready,
             waiting,
-            problems: unseen.chain(failing).chain(sessions).collect(),
+            problems: unseen
+                .chain(failing)
+                .chain(self.sessions.problems())
+                .collect(),
             peers: self.sessions.peers(&self.node, Instant::now()),
             routes: self.sessions.routes(&self.node),
             services: self
@@ -155,8 +158,13 @@ impl landfall_web::Instance for SpeakerApi {
         }
     }
 
-    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
-        self.data_plane.as_ref()?.service(key)
+    async fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+        let explained = self.questions.explain(key).await?;
+        let served = self.data_plane.as_ref().and_then(|it| it.service(key));
+        let mut view = served.unwrap_or_else(|| of_row(&explained.row));
+        view.reasons.extend(explained.reasons);
+        view.announcements = self.sessions.explain(explained.announcements);
+        Some(view)
     }
 
     fn similar(&self, _key: &ServiceKey) -> Vec<ServiceKey> {
@@ -200,6 +208,23 @@ impl landfall_web::Instance for SpeakerApi {
     }
 }
 
+/// Returns a Service as it is in the cluster.
+fn of_row(row: &ServiceRow) -> ServiceView {
+    ServiceView {
+        key: row.key.clone(),
+        uid: row.uid.clone(),
+        class: row.class.as_ref().map(ToString::to_string),
+        origin: None,
+        status: row.status.clone(),
+        reasons: Vec::new(),
+        address: None,
+        announcements: Vec::new(),
+        listeners: Vec::new(),
+        left_out: Vec::new(),
+        pending: Vec::new(),
+    }
+}
+
 // === impl ServedView ===
 
 impl ServedView {
@@ -222,6 +247,7 @@ impl ServedView {
             status: served.status.clone(),
             reasons: problem.into_iter().collect(),
             address: None,
+            announcements: Vec::new(),
             listeners: self.serving.live(&served.uid),
             left_out: Vec::new(),
             pending: Vec::new(),

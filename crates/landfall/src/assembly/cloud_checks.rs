@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Answer, Disabled, Setup, Unusable};
 use crate::instances::Instances;
+use crate::lifetime::Lifetime;
 
 /// A cloud that does not answer is asked again after this long at first, and after this
 /// long at most.
@@ -55,9 +56,16 @@ pub(super) async fn check_clouds(
     Ok(silent)
 }
 
+/// Asks each of these clouds until it can be used.
+pub(super) fn retry_all(silent: Vec<Setup>, Lifetime { tasks, cancel }: &Lifetime) {
+    for setup in silent {
+        tasks.spawn(retry_cloud_check(setup, cancel.clone()));
+    }
+}
+
 /// Asks a cloud that could not be used until it can, and says so. Its Services are tried meanwhile,
 /// too, and report why they wait.
-pub(super) async fn retry_cloud_check(setup: Setup, cancel: CancellationToken) {
+async fn retry_cloud_check(setup: Setup, cancel: CancellationToken) {
     let instance = &setup.instance;
     let mut pause = AGAIN;
     while cancel

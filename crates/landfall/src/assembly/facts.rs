@@ -7,16 +7,18 @@ use tokio::sync::mpsc;
 
 use super::machine;
 use crate::lifetime::Lifetime;
+use crate::routers;
 
 /// Facts on their way from the source to the engine.
 const FACTS: usize = 1024;
 
 /// Starts the source. What it sends follows the pools of configuration and command line, and, if
-/// `follows_machine`, the addresses of this machine.
+/// `follows_machine`, the addresses of this machine. What concerns routers is copied to `routers`.
 pub async fn start(
     lifetime: &Lifetime,
     pools: Vec<PoolRow>,
     follows_machine: bool,
+    routers: Option<mpsc::Sender<Fact>>,
     source: impl FnOnce(mpsc::Sender<Fact>, &Lifetime),
 ) -> mpsc::Receiver<Fact> {
     let Lifetime { tasks, cancel } = lifetime;
@@ -30,7 +32,7 @@ pub async fn start(
         let following = machine::follow(facts, known);
         tasks.spawn(async move { cancel.run_until_cancelled(following).await });
     }
-    tasks.spawn(with_pools(from_source, facts, pools));
+    tasks.spawn(with_pools(from_source, facts, pools, routers));
     received
 }
 
@@ -39,15 +41,26 @@ async fn with_pools(
     mut from_source: mpsc::Receiver<Fact>,
     facts: mpsc::Sender<Fact>,
     pools: Vec<PoolRow>,
+    routers: Option<mpsc::Sender<Fact>>,
 ) {
     for pool in pools {
-        if facts.send(Fact::Pool(Arc::new(pool))).await.is_err() {
+        let fact = Fact::Pool(Arc::new(pool));
+        copy(&fact, routers.as_ref()).await;
+        if facts.send(fact).await.is_err() {
             return;
         }
     }
     while let Some(fact) = from_source.recv().await {
+        copy(&fact, routers.as_ref()).await;
         if facts.send(fact).await.is_err() {
             return;
         }
+    }
+}
+
+async fn copy(fact: &Fact, routers: Option<&mpsc::Sender<Fact>>) {
+    if let Some(routers) = routers.filter(|_| routers::concerns(fact)) {
+        // They may have ended before the rest.
+        let _ = routers.send(fact.clone()).await;
     }
 }

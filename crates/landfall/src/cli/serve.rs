@@ -12,7 +12,7 @@ use landfall_config::pools;
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 
-use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat};
+use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat, ReferenceArgs};
 
 /// `landfall demo`
 #[derive(Debug, Args)]
@@ -92,6 +92,8 @@ pub struct UpArgs {
     after_help = "In a pod the service account is used; elsewhere name a kubeconfig. Several \
                  replicas elect a leader with a Lease; only the leader writes, the others stand \
                  by.\n\n\
+                 It also accepts the flags of openstack-cloud-controller-manager: \
+                 docs/migrating-openstack.md lists what they do here.\n\n\
                  Examples:\n  \
                  landfall controller --config /etc/landfall/landfall.yaml\n  \
                  landfall controller --kubeconfig ~/.kube/config --leader-elect=false"
@@ -119,6 +121,9 @@ pub struct ControllerArgs {
     /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    /// What was given of the reference's flags.
+    #[arg(skip)]
+    pub reference: ReferenceArgs,
 }
 
 /// The admission webhook for MetalLB's resources.

@@ -59,10 +59,17 @@ pub struct SpeakerArgs {
     /// node.kubernetes.io/exclude-from-external-load-balancers
     #[arg(long)]
     pub ignore_exclude_lb: bool,
+    /// Do not ask routers to prefer other nodes while the node is cordoned, only before a stop
+    #[arg(long)]
+    pub ignore_cordon: bool,
     /// Elect only nodes that are ready and have an interface that announces. All speakers must have
     /// the same setting, and none of MetalLB's may run beside them
     #[arg(long)]
     pub require_able_nodes: bool,
+    /// Accept sessions that routers of BGPPeer objects begin, at this TCP port (usually 179, which
+    /// takes the capability NET_BIND_SERVICE)
+    #[arg(long, value_name = "PORT")]
+    pub bgp_listen: Option<u16>,
     /// How long a stop waits once the routers were asked to prefer other nodes, in seconds; only
     /// where a BGP session has routes that its router does not keep while a speaker restarts
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = drain_time)]

@@ -45,6 +45,7 @@ pub fn explain(service: &ServiceView) -> String {
     }
     spec(&mut text, service);
     addresses(&mut text, service);
+    announcements(&mut text, service);
     for listener in &service.listeners {
         self::listener(&mut text, listener);
     }
@@ -130,6 +131,30 @@ fn addresses(text: &mut String, service: &ServiceView) {
     if let Some(key) = &spec.sharing_key {
         let _ = writeln!(text, "  may be shared with Services of the key {key:?}");
     }
+}
+
+/// What each node does for each address, by each protocol.
+fn announcements(text: &mut String, service: &ServiceView) {
+    if service.announcements.is_empty() {
+        return;
+    }
+    text.push_str("\nAnnounced\n");
+    let rows = service.announcements.iter().map(|it| {
+        let mark = if it.announced { "yes" } else { "NO" };
+        let reason = it.reason.as_ref().map(|reason| format!(" ({reason})"));
+        let reason = reason.unwrap_or_default();
+        let dash = || "-".to_owned();
+        vec![
+            format!("  {mark}"),
+            it.node.clone(),
+            it.protocol.clone(),
+            it.prefix.clone().unwrap_or_else(|| it.address.to_string()),
+            it.peer.clone().unwrap_or_else(dash),
+            format!("{}{reason}", it.message),
+        ]
+    });
+    let header = ["  ", "NODE", "PROTOCOL", "ADDRESS", "PEER", "DETAIL"];
+    let _ = writeln!(text, "{}", table::render(&header, rows.collect()));
 }
 
 fn listener(text: &mut String, listener: &ListenerView) {
@@ -254,4 +279,57 @@ fn member(member: &MemberView) -> Vec<String> {
 
 fn span(duration: Duration) -> String {
     format!("{duration:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::status::ServiceStatus;
+    use landfall_model::view::AnnouncementView;
+    use landfall_model::{ServiceKey, Uid};
+
+    use super::*;
+
+    #[test]
+    fn each_node_and_router_has_a_line_with_what_is_announced_and_why_not() {
+        let said =
+            |node: &str, peer: Option<&str>, announced, reason: Option<&str>| AnnouncementView {
+                node: node.to_owned(),
+                protocol: "bgp".to_owned(),
+                address: [192, 0, 2, 1].into(),
+                prefix: peer.map(|_| "192.0.2.0/24".to_owned()),
+                peer: peer.map(str::to_owned),
+                announced,
+                reason: reason.map(str::to_owned),
+                message: "in words".to_owned(),
+            };
+        let service = ServiceView {
+            key: ServiceKey::new("shop", "web"),
+            uid: Uid::new("1"),
+            class: None,
+            origin: None,
+            status: ServiceStatus::default(),
+            reasons: Vec::new(),
+            address: None,
+            announcements: vec![
+                said("node-1", Some("tor"), true, None),
+                said("node-2", None, false, Some("noLocalEndpoints")),
+            ],
+            listeners: Vec::new(),
+            left_out: Vec::new(),
+            pending: Vec::new(),
+        };
+        let text = explain(&service);
+        let line = |node: &str| text.lines().find(|it| it.contains(node)).unwrap();
+        let first = line("node-1");
+        assert!(
+            first.contains("yes") && first.contains("192.0.2.0/24"),
+            "{text}"
+        );
+        assert!(first.contains("tor"), "{text}");
+        let second = line("node-2");
+        assert!(
+            second.contains("NO") && second.contains("(noLocalEndpoints)"),
+            "{text}"
+        );
+    }
 }

@@ -19,7 +19,7 @@ use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::status::{Desired, Statuses};
-use landfall_speaker::task::{Outputs, Parts, Speaker};
+use landfall_speaker::task::{Parts, Speaker};
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -97,15 +97,14 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let served = running.as_ref().map(|it| it.seen.view.clone());
     let speaker = speaker.beside(served);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
-    let Outputs { desired, view, .. } = outputs;
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
-    let said = (desired, sessions.desired.clone());
+    let said = (outputs.desired.clone(), sessions.desired.clone());
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
-    let api = SpeakerApi::new(view, health, membership, of_api, &args.node_name);
+    let api = SpeakerApi::new(&outputs, health, membership, of_api, &args.node_name);
     let api = api.serving(running.as_ref().map(|it| it.seen.clone()));
     let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
@@ -146,7 +145,7 @@ async fn follow(
         let started = Sources::start(connection, source, facts_to, None, tasks, cancel);
         sources = Some(started);
     };
-    let facts = facts::start(lifetime, Vec::new(), everywhere, source).await;
+    let facts = facts::start(lifetime, Vec::new(), everywhere, None, source).await;
     Ok((facts, sources.context("no source was started")?))
 }
 
@@ -199,9 +198,14 @@ fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
     };
     let session = u64::from_be_bytes(session);
     let decider = Decider::new(&args.node_name, session, rules);
-    Ok(match args.membership {
+    let decider = match args.membership {
         MembershipWay::Nodes => decider.assuming_all_alive(),
         MembershipWay::Udp | MembershipWay::Lease => decider,
+    };
+    Ok(if args.ignore_cordon {
+        decider.ignoring_cordon()
+    } else {
+        decider
     })
 }
 

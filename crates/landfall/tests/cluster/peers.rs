@@ -1,5 +1,5 @@
 //! Speakers on two nodes that announce an address by BGP to FRR, which spreads connections over
-//! them.
+//! them: at first kube-proxy serves it on both, then the speakers themselves.
 //!
 //! ```text
 //!   the test's namespace: API server, backend (10.77.1.1), bridge 10.78.0.254
@@ -19,6 +19,7 @@ use tempfile::TempDir;
 
 use crate::bed::{Bed, DEADLINE, LOOK, text};
 use crate::network::inside;
+use crate::plane::connections;
 use crate::replica::landfall;
 use crate::speakers::{ADDRESS, Host, Node, Running, bed, prepare, read};
 use crate::traffic::Backend;
@@ -36,6 +37,10 @@ struct Router {
 impl Router {
     fn start() -> Self {
         let host = Host::start("router", ROUTER);
+        // Connections of one client are spread, too.
+        let by_ports = ["-qw", "net.ipv4.fib_multipath_hash_policy=1"];
+        let set = host.command("sysctl").args(by_ports).status();
+        assert!(set.unwrap().success());
         let folder = tempfile::tempdir().unwrap();
         let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
              neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
@@ -125,9 +130,14 @@ async fn until(bed: &Bed, what: &str, mut met: impl FnMut() -> bool) {
 
 /// What `landfall get` prints on a node.
 fn get(bed: &Bed, node: &Node, kind: &str) -> String {
+    asked(bed, node, &["get", kind])
+}
+
+/// What a command prints that asks the speaker of a node.
+fn asked(bed: &Bed, node: &Node, arguments: &[&str]) -> String {
     let program = landfall(bed.cluster.directory());
     let mut command: Command = node.host.command(program.get_program().to_str().unwrap());
-    command.args(["get", kind, "--admin", "127.0.0.1:9641"]);
+    command.args(arguments).args(["--admin", "127.0.0.1:9641"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -144,6 +154,62 @@ fn peer(more: &str) -> String {
     let spec =
         format!("{{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, connectTime: 1s{more}}}");
     object("BGPPeer", "v1beta2", "tor", &spec)
+}
+
+/// Speakers that serve the address themselves do so on both nodes at once, and the router spreads
+/// connections over them.
+async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
+    let config = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  provider: {kind: \
+                  metal, dataPlane: landfall}\n  classNames: [metallb]\n";
+    let status = format!(
+        r#"{{"status": {{"loadBalancer": {{"ingress": [
+            {{"ip": "{ADDRESS}", "ipMode": "Proxy"}}]}}}}}}"#
+    );
+    let patch = ["patch", "service", "web", "--subresource=status", "-p"];
+    bed.run(&[&patch[..], &[&status]].concat()).await;
+    for (place, node) in nodes.iter_mut().enumerate() {
+        node.speaker.kill();
+        node.speaker = Node::speak(bed, &node.host, place + 1, Some(config));
+    }
+    let both = nodes.len();
+    until(bed, "a path to each node", || {
+        router.paths().0.len() == both
+    })
+    .await;
+    until(bed, "connections on both nodes", || {
+        router.ask();
+        nodes.iter().all(|node| connections(&node.host) > 0)
+    })
+    .await;
+    nodes[0].speaker.signal(Signal::TERM);
+    until(bed, "one path", || router.paths().0.len() == both - 1).await;
+    assert_eq!(router.ask(), "one");
+}
+
+/// A speaker explains what its node does; the cluster has what all of them do.
+fn explained(bed: &Bed, node: &Node) {
+    let web = format!("{}/web", bed.namespace);
+    let line = |shown: &str, node: &str| {
+        let line = shown.lines().find(|it| it.contains(node));
+        line.unwrap_or_else(|| panic!("{shown}")).to_owned()
+    };
+    let shown = asked(bed, node, &["explain", &web]);
+    let said = line(&shown, "node-1 ");
+    assert!(said.contains("yes") && said.contains("tor"), "{shown}");
+    let config = "instances:\n- {name: lan, provider: metal, classNames: [metallb]}\n";
+    let config = bed.write("explain.yaml", config);
+    let kubeconfig = bed.kubeconfig();
+    let arguments = ["--kubeconfig", text(&kubeconfig), "--config", text(&config)];
+    let mut command = landfall(bed.cluster.directory());
+    let output = command.args(["explain", &web]).args(arguments).output();
+    let shown = String::from_utf8(output.unwrap().stdout).unwrap();
+    for node in ["node-1 ", "node-2 ", "node-3 "] {
+        let said = line(&shown, node);
+        assert!(
+            said.contains("yes") && said.contains("10.78.0.200/32"),
+            "{shown}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,7 +244,7 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         .apply(&[peer(""), advertisement].concat())
         .await
         .unwrap();
-    let nodes: Vec<Node> = (1..=2)
+    let mut nodes: Vec<Node> = (1..=2)
         .map(|number| Node::start(&bed, number, None))
         .collect();
 
@@ -205,6 +271,7 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         shown.contains("10.78.0.200/32") && shown.contains("64500:7"),
         "{shown}"
     );
+    explained(&bed, &nodes[0]);
     let began = Instant::now();
     loop {
         let list = ["-n", "metallb-system", "servicebgpstatuses.metallb.io"];
@@ -241,6 +308,13 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     ]);
     until(&bed, "two paths again", || router.paths().0 == both).await;
 
+    // A cordoned node is to be avoided, and withdraws nothing.
+    for (verb, avoids) in [("cordon", true), ("uncordon", false)] {
+        bed.kubectl().run(&[verb, "node-2"]).await.unwrap();
+        let wanted = (both.clone(), avoids);
+        until(&bed, verb, || router.paths() == wanted).await;
+    }
+
     // A planned end: the router is asked to prefer others, and then the path is withdrawn.
     nodes[0].speaker.signal(Signal::TERM);
     until(&bed, "the request to prefer others", || router.paths().1).await;
@@ -250,6 +324,8 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         router.ask() == "one"
     })
     .await;
+
+    serve_on_both(&bed, &mut nodes, &router).await;
     for node in &nodes {
         let log = read(&node.log);
         assert!(

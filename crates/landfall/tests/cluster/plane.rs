@@ -98,7 +98,7 @@ async fn until_answers(scene: &Scene, host: &Host, expected: bool) {
 }
 
 /// What the speaker of a node counted of connections.
-fn connections(host: &Host) -> u64 {
+pub fn connections(host: &Host) -> u64 {
     let script = "exec 3<>/dev/tcp/127.0.0.1/9641
         printf 'GET /metrics HTTP/1.0\\r\\nHost: 127.0.0.1\\r\\n\\r\\n' >&3; cat <&3";
     let output = host.command("bash").args(["-c", script]).output().unwrap();

@@ -46,8 +46,8 @@ impl Running {
         Self(command.spawn().unwrap())
     }
 
-    /// Kills it and waits for its end.
-    pub fn end(&mut self) {
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -539,7 +539,7 @@ async fn fail_over_by_leases(bed: &Bed, nodes: &mut [Node], owner: &str) {
     bed.kubectl().apply(LEASES).await.unwrap();
     let more = ["--membership=lease", "--lease-duration=4"];
     for (place, node) in nodes.iter_mut().enumerate() {
-        node.speaker.end();
+        node.speaker.kill();
         node.speaker = Node::speak_with(bed, &node.host, place + 1, None, &more);
     }
     let ready = "takes part in announcing";
@@ -551,7 +551,7 @@ async fn fail_over_by_leases(bed: &Bed, nodes: &mut [Node], owner: &str) {
         tokio::time::sleep(LOOK).await;
     }
     until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(owner)).await;
-    nodes[index(owner)].speaker.end();
+    nodes[index(owner)].speaker.kill();
     let began = Instant::now();
     until_announced(bed, |nodes| nodes.len() == 1 && !nodes.contains(owner)).await;
     let after = began.elapsed();

@@ -40,6 +40,7 @@ mod ranges;
 mod refusals;
 mod requests;
 mod restart;
+mod routers;
 mod scene;
 mod shortage;
 mod signals;

@@ -96,6 +96,31 @@ pub struct BfdView {
     pub fault: Option<String>,
 }
 
+/// What a node does for an address of a Service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnouncementView {
+    /// The node.
+    pub node: String,
+    /// `layer2` or `bgp`.
+    pub protocol: String,
+    /// The address.
+    pub address: IpAddr,
+    /// The prefix that it is in, where one is meant (BGP).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prefix: Option<String>,
+    /// The router, by the name of its `BGPPeer`, where one is meant.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peer: Option<String>,
+    /// Whether the node announces it.
+    pub announced: bool,
+    /// Why not, in the word that MetalLB has for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// The same for people: where it is announced, or why not.
+    pub message: String,
+}
+
 /// A prefix that a node announces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -46,6 +46,10 @@ pub struct NodeSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "lenient::or_default")]
     pub taints: Vec<Taint>,
+    /// Whether no new pod is placed on it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(deserialize_with = "lenient::or_default")]
+    pub unschedulable: bool,
 }
 
 /// `spec.taints[]`.
@@ -150,6 +154,7 @@ impl Node {
                 .taints
                 .iter()
                 .any(|taint| taint.key == AUTOSCALER_TAINT),
+            cordoned: self.spec.unschedulable,
             ready,
             network_unavailable,
             pod_prefixes,
@@ -194,6 +199,7 @@ mod tests {
                 "deletionTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"providerID": "openstack:///1", "podCIDR": "10.1.0.0/24",
                 "podCIDRs": ["10.1.0.0/24", "fd00:1::/64"],
+                "unschedulable": true,
                 "taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]},
             "status": {
                 "addresses": [{"type": "Hostname", "address": "n1"},
@@ -215,6 +221,7 @@ mod tests {
                 provider_id: Some("openstack:///1".into()),
                 deleting: true,
                 leaving: true,
+                cordoned: true,
                 ready: true,
                 network_unavailable: true,
                 pod_prefixes: vec![

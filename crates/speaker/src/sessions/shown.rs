@@ -6,7 +6,11 @@ use std::time::Instant;
 use landfall_bgp::peer::RemoteAsn;
 use landfall_bgp::route::Attributes;
 use landfall_bgp::status::{State, Status};
-use landfall_model::view::{AnnouncedView, BfdView, PeerMessages, PeerView, RouteView};
+use landfall_model::ServiceKey;
+use landfall_model::reason::Reason;
+use landfall_model::view::{
+    AnnouncedView, AnnouncementView, BfdView, PeerMessages, PeerView, RouteView,
+};
 
 use super::{Sessions, wanted};
 use crate::peers::PeerSpec;
@@ -59,6 +63,67 @@ impl Sessions {
             all.extend(of_peer);
         }
         all
+    }
+
+    /// Returns what is wrong with routers, and with what describes them.
+    pub fn problems(&self) -> Vec<Reason> {
+        let shown = self.shown.borrow().clone();
+        let clashes = shown.routing.problems.iter();
+        clashes.chain(shown.problems.values()).cloned().collect()
+    }
+
+    /// Returns what this node is to announce of a Service, router by router.
+    pub fn announcements(&self, node: &str, key: &ServiceKey) -> Vec<AnnouncementView> {
+        let shown = self.shown.borrow().clone();
+        let union = &shown.routing.union;
+        let mut said = Vec::new();
+        for address in union.addresses.get(key).into_iter().flatten() {
+            let at = union.services_at.iter();
+            let at =
+                at.filter(|(prefix, services)| prefix.contains(address) && services.contains(key));
+            for (prefix, _) in at {
+                let sent = union.routes.iter();
+                let sent = sent.filter(|(_, routes)| routes.contains_key(prefix));
+                said.extend(sent.map(|(peer, _)| AnnouncementView {
+                    node: node.to_owned(),
+                    protocol: "bgp".to_owned(),
+                    address: *address,
+                    prefix: Some(prefix.to_string()),
+                    peer: Some(peer.to_string()),
+                    announced: true,
+                    reason: None,
+                    message: "announced".to_owned(),
+                }));
+            }
+        }
+        said
+    }
+
+    /// Returns what is said of announcements with what became of them: nothing is announced to a
+    /// router without a session.
+    pub fn explain(&self, announcements: Vec<AnnouncementView>) -> Vec<AnnouncementView> {
+        let shown = self.shown.borrow().clone();
+        let statuses = self.statuses.borrow().clone();
+        let with_session = |mut said: AnnouncementView| {
+            let Some(peer) = said.peer.as_deref().filter(|_| said.announced) else {
+                return said;
+            };
+            let state = statuses.get(peer).map_or(State::Idle, |it| it.state);
+            let problem = shown.problems.get(peer);
+            if state == State::Established {
+                if let Some(problem) = problem {
+                    said.message = format!("{}; {problem}", said.message);
+                }
+                return said;
+            }
+            said.announced = false;
+            said.message = problem.map_or_else(
+                || format!("no session yet: {}", state.name()),
+                ToString::to_string,
+            );
+            said
+        };
+        announcements.into_iter().map(with_session).collect()
     }
 
     /// Returns the addresses that some router has been sent, with their Services.

@@ -7,9 +7,11 @@
 
 mod comparison;
 mod decide;
+mod explain;
 #[expect(dead_code, reason = "shared with the tests of announcing")]
 #[path = "../../../l2/tests/it/lab.rs"]
 mod lab;
+mod machine;
 mod network;
 mod plane;
 mod routes;

@@ -14,26 +14,10 @@ use landfall_testkit::{node, slice, svc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::pool;
-
-fn resource(kind: ResourceKind, version: &str, name: &str, spec: &Value) -> Fact {
-    let shape: wire::Resource = serde_json::from_value(json!({
-        "apiVersion": format!("metallb.io/{version}"), "kind": kind.to_string(),
-        "metadata": {"name": name, "namespace": "metallb-system"}, "spec": spec,
-    }))
-    .unwrap();
-    Fact::Resource(Arc::new(shape.into_row(kind).unwrap()))
-}
+use crate::support::{peer, pool, resource};
 
 fn advertisement(name: &str, spec: &Value) -> Fact {
     resource(ResourceKind::BgpAdvertisement, "v1beta1", name, spec)
-}
-
-fn peer(name: &str, spec: &Value) -> Fact {
-    let mut whole = json!({"myASN": 64500, "peerASN": 64501, "peerAddress": "192.0.2.254"});
-    let fields = spec.as_object().unwrap().clone();
-    whole.as_object_mut().unwrap().extend(fields);
-    resource(ResourceKind::BgpPeer, "v1beta2", name, &whole)
 }
 
 /// A Service with this address and a ready endpoint on node-a.
@@ -285,5 +269,86 @@ proptest! {
             let sent: BTreeMap<_, _> = sent.map(|(prefix, it)| (prefix, it.communities)).collect();
             prop_assert_eq!(&sent, &expected);
         }
+    }
+}
+
+#[test]
+fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others_until_it_is_not() {
+    let mut facts = service("web", "192.0.2.1");
+    facts.extend([advertisement("all", &json!({})), peer("tor", &json!({}))]);
+    let mut decider = speaker("node-a", facts.clone());
+    let mut asks = |cordoned, leaving| {
+        let row = node("node-a", "10.0.0.1").with(|row| {
+            row.cordoned = cordoned;
+            row.leaving = leaving;
+        });
+        decider.take_facts(vec![Fact::Node(row.row())]);
+        // It withdraws nothing: it may be the last one.
+        assert_eq!(prefixes(&decider, "tor"), ["192.0.2.1/32"]);
+        decider.routing().is_leaving
+    };
+    assert_eq!(
+        [(true, false), (false, false), (false, true), (false, false)].map(|it| asks(it.0, it.1)),
+        [true, false, true, false]
+    );
+    // Another node does not concern this one, and MetalLB's speakers take no notice at all.
+    let cordoned = |name| node(name, "10.0.0.1").with(|row| row.cordoned = true).row();
+    decider.take_facts(vec![Fact::Node(cordoned("node-b"))]);
+    assert!(!decider.routing().is_leaving);
+    let mut decider = speaker("node-a", facts).ignoring_cordon();
+    decider.take_facts(vec![Fact::Node(cordoned("node-a"))]);
+    assert!(!decider.routing().is_leaving);
+}
+
+#[test]
+fn one_router_is_met_with_another_as_from_each_node() {
+    let of = |name: &str, asn: u32, rack: &str| {
+        let spec = json!({"myASN": asn, "nodeSelectors": [{"matchLabels": {"rack": rack}}]});
+        peer(name, &spec)
+    };
+    let peers = [of("left", 64_600, "left"), of("right", 64_700, "right")];
+    for (rack, asn) in [("left", 64_600), ("right", 64_700)] {
+        let mut decider = speaker("node-a", peers.clone());
+        let row = node("node-a", "10.0.0.1").labelled("rack", rack).row();
+        decider.take_facts(vec![Fact::Node(row)]);
+        let peers = &decider.routing().peers;
+        assert_eq!(peers.len(), 1, "{rack}");
+        assert_eq!(peers[rack].peer.asn.get(), asn);
+    }
+}
+
+#[test]
+fn of_many_services_a_change_of_one_changes_one_route_of_each_router() {
+    let address = |number: u32| std::net::Ipv4Addr::from_bits(0xc612_0000 + number).to_string();
+    let mut facts = Vec::new();
+    for number in 0..2_000 {
+        facts.extend(service(&format!("web-{number}"), &address(number)));
+    }
+    let wide: wire::IpAddressPool = serde_json::from_value(json!({
+        "metadata": {"name": "wide", "namespace": "metallb-system"},
+        "spec": {"addresses": ["198.18.0.0/16"]},
+    }))
+    .unwrap();
+    facts.push(Fact::Pool(Arc::new(wide.into_row().unwrap())));
+    facts.push(advertisement("all", &json!({})));
+    for number in 1..=8 {
+        let address = format!("192.0.2.{number}");
+        facts.push(peer(
+            &format!("tor-{number}"),
+            &json!({"peerAddress": address}),
+        ));
+    }
+    let mut decider = speaker("node-a", facts);
+    let before = Arc::clone(decider.routing());
+    assert_eq!(before.union.routes.len(), 8);
+    assert!(before.union.routes.values().all(|it| it.len() == 2_000));
+    // One Service goes: each router loses one prefix, and all others are the same objects.
+    let gone = ServiceKey::new("default", "web-7");
+    decider.take_facts(vec![Fact::ServiceGone(gone)]);
+    for (name, routes) in &decider.routing().union.routes {
+        let old = &before.union.routes[name];
+        assert_eq!(routes.len(), 1_999);
+        let same = routes.iter().all(|(prefix, it)| old[prefix] == *it);
+        assert!(same, "{name}");
     }
 }

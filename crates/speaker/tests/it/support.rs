@@ -21,14 +21,26 @@ pub fn pool() -> Fact {
     Fact::Pool(Arc::new(shape.into_row().unwrap()))
 }
 
-pub fn advertisement(spec: &Value) -> Fact {
+/// A resource of MetalLB.
+pub fn resource(kind: ResourceKind, version: &str, name: &str, spec: &Value) -> Fact {
     let shape: wire::Resource = serde_json::from_value(json!({
-        "apiVersion": "metallb.io/v1beta1", "kind": "L2Advertisement",
-        "metadata": {"name": "all", "namespace": "metallb-system"}, "spec": spec,
+        "apiVersion": format!("metallb.io/{version}"), "kind": kind.to_string(),
+        "metadata": {"name": name, "namespace": "metallb-system"}, "spec": spec,
     }))
     .unwrap();
-    let row = shape.into_row(ResourceKind::L2Advertisement).unwrap();
-    Fact::Resource(Arc::new(row))
+    Fact::Resource(Arc::new(shape.into_row(kind).unwrap()))
+}
+
+/// A router of AS 64501, with what `spec` says otherwise.
+pub fn peer(name: &str, spec: &Value) -> Fact {
+    let mut whole = json!({"myASN": 64500, "peerASN": 64501, "peerAddress": "192.0.2.254"});
+    let fields = spec.as_object().unwrap().clone();
+    whole.as_object_mut().unwrap().extend(fields);
+    resource(ResourceKind::BgpPeer, "v1beta2", name, &whole)
+}
+
+pub fn advertisement(spec: &Value) -> Fact {
+    resource(ResourceKind::L2Advertisement, "v1beta1", "all", spec)
 }
 
 pub fn interface(name: &str, last: u8) -> Interface {

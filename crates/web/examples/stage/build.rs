@@ -41,6 +41,7 @@ pub fn service(key: &str, address: &str, line: u32) -> ServiceView {
         reasons: Vec::new(),
         address: Some(spec()),
         listeners: Vec::new(),
+        announcements: Vec::new(),
         left_out: Vec::new(),
         pending: Vec::new(),
     }

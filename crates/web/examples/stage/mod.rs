@@ -102,7 +102,7 @@ impl Instance for Stage {
         }
     }
 
-    fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
+    async fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
         let scene = self.scene();
         let found = scene.services.iter().find(|service| service.key == *key);
         found.cloned()

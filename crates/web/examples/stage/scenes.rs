@@ -13,8 +13,8 @@ use landfall_model::listener::{Algorithm, AllowedSources, ClientAffinity, ProxyP
 use landfall_model::rows::Family;
 use landfall_model::view::{
     AnnouncedView, BfdView, CloudCallsView, Health, HistogramView, InstanceView, ListenerView,
-    MeasuredView, MetricsView, PeerMessages, PeerView, PoolView, ResourcesView, SecretsView,
-    ServiceView, SpeakerMetrics, TimesView,
+    MeasuredView, MetricsView, PeerMessages, PeerView, PoolView, ResourcesView, RouteView,
+    SecretsView, ServiceView, SpeakerMetrics, TimesView,
 };
 use landfall_model::{
     Code, ConditionType, IngressAddress, PlannedKind, PlannedStep, Protocol, Reason, ServiceKey,
@@ -34,13 +34,14 @@ pub fn by_name(name: &str) -> Option<InstanceView> {
         "starting" => starting(),
         "many" => many(500),
         "hostile" => hostile(),
+        "routers" => routers(),
         _ => return None,
     })
 }
 
 /// Every name that [`by_name`] knows.
-pub const NAMES: [&str; 7] = [
-    "shop", "healthy", "broken", "empty", "starting", "many", "hostile",
+pub const NAMES: [&str; 8] = [
+    "shop", "healthy", "broken", "empty", "starting", "many", "hostile", "routers",
 ];
 
 /// The session of a speaker with a router.
@@ -69,6 +70,38 @@ fn peer() -> PeerView {
             ..PeerMessages::default()
         },
         ..PeerView::default()
+    }
+}
+
+/// A speaker with two routers, one of which does not answer.
+pub fn routers() -> InstanceView {
+    let spare = PeerView {
+        name: "spare".to_owned(),
+        address: "192.0.2.253".to_owned(),
+        state: "Idle".to_owned(),
+        bfd: None,
+        prefixes_sent: 0,
+        problem: Some(
+            Reason::warning(Code::NotAnnounced, "BGPPeer spare: no session")
+                .remedy("start BGP on the router"),
+        ),
+        ..peer()
+    };
+    let route = |peer: &str, number: u8| RouteView {
+        prefix: format!("192.0.2.{number}/32"),
+        node: "node-1".to_owned(),
+        peer: peer.to_owned(),
+        established: peer == "tor",
+        local_preference: (number == 1).then_some(300),
+        communities: vec!["64500:7".to_owned()],
+        services: vec![ServiceKey::new("shop", "web")],
+    };
+    let of_tor = (1..=25).map(|number| route("tor", number));
+    InstanceView {
+        peers: vec![peer(), spare],
+        routes: of_tor.chain([route("spare", 1)]).collect(),
+        pools: Vec::new(),
+        ..empty()
     }
 }
 
@@ -133,6 +166,7 @@ pub fn shop() -> InstanceView {
 /// Everything that can be wrong, once.
 pub fn broken() -> InstanceView {
     InstanceView {
+        peers: vec![peer()],
         problems: vec![
             Reason::error(
                 Code::InvalidManifest,
@@ -274,8 +308,11 @@ pub fn metrics() -> MetricsView {
             method: "GET".into(),
             resource: "loadbalancer".into(),
             outcome: "ok".into(),
-            count: 21,
-            seconds: 1.5,
+            times: TimesView {
+                buckets: vec![(100_000, 20), (1_000_000, 1)],
+                sum: 1_500_000,
+                count: 21,
+            },
         }],
         lost_log_lines: 0,
         left_out_log_lines: 0,
@@ -286,7 +323,6 @@ pub fn metrics() -> MetricsView {
                 address: [192, 0, 2, 20].into(),
                 service: ServiceKey::new("shop", "web"),
             }],
-            peers: vec![peer()],
             failing: 0,
             members: 3,
             members_died: 1,

@@ -296,6 +296,9 @@ impl Snapshot {
             }
         }
         self.speaker(page)?;
+        if !self.view.peers.is_empty() {
+            routers(page, &self.view.peers)?;
+        }
         page.one(&table::LOG_LOST, self.engine.lost_log_lines)?;
         page.one(&table::LOG_LEFT_OUT, self.engine.left_out_log_lines)
     }
@@ -324,16 +327,19 @@ impl Snapshot {
         page.series(
             &table::SPEAKER_REFUSED,
             refused.map(|(reason, count)| (labels([reason]), *count)),
-        )?;
-        routers(page, &speaker.peers)
+        )
     }
 
     fn clouds(&self, page: &mut Page<'_>) -> fmt::Result {
         let calls = || self.engine.cloud_calls.iter();
         let of =
             |it: &CloudCallsView| labels([&it.instance, &it.method, &it.resource, &it.outcome]);
-        page.series(&table::CLOUD_CALLS, calls().map(|it| (of(it), it.count)))?;
-        page.times(&table::CLOUD_TIME, calls().map(|it| (of(it), it.seconds)))
+        page.series(
+            &table::CLOUD_CALLS,
+            calls().map(|it| (of(it), it.times.count)),
+        )?;
+        let all = |it: &CloudCallsView| labels([&it.instance, &it.method, &it.resource]);
+        page.histograms(&table::CLOUD_TIME, calls().map(|it| (all(it), &it.times)))
     }
 }
 

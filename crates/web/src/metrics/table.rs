@@ -163,9 +163,9 @@ metrics! {
         "Steps that failed, by kind.";
     CLOUD_CALLS = Counter "landfall_cloud_calls" ["instance", "method", "resource", "outcome"]
         "Requests to APIs of clouds, by outcome (ok, or the kind of error).";
-    CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
-        ["instance", "method", "resource", "outcome"]
-        "Total duration of these requests.";
+    CLOUD_TIME = Histogram "landfall_cloud_call_duration" unit "seconds"
+        ["instance", "method", "resource"]
+        "Duration of these requests, whatever their outcome.";
     SECRETS = Gauge "landfall_secrets_watched" []
         "Secrets that are watched because Services name them; each takes a descriptor.";
     SECRETS_LIMIT = Gauge "landfall_secrets_watched_limit" []
@@ -282,19 +282,13 @@ pub fn reference() -> String {
         );
     }
     page.push_str(
-        "\n## Alerts to start with\n\n\
-        | when | meaning |\n|---|---|\n\
-        | `landfall_service_programmed == 0` for some minutes | a Service gets no traffic |\n\
-        | `landfall_reasons{severity=\"error\"} > 0` | a Service can't be served as specified; \
-        `landfall explain` and the status page have the reason |\n\
-        | `landfall_source_problems > 0` | a manifest or a watch has a problem |\n\
-        | `sum by (namespace, service, listener) (landfall_member_up) == 0` | all members of a \
-        pool are down |\n\
-        | `landfall_pool_available_addresses == 0` | the next Service gets no address from this \
-        address pool |\n\
-        | `landfall_overloaded == 1` | clients and Services above their share of descriptors, \
-        ports or memory are refused |\n\
-        | `landfall_heartbeat_age_seconds > 30` | the control loop is stuck |\n",
+        "\n## Alerts and dashboard\n\n\
+        `deploy/monitoring/rules.yaml` has alert rules for Prometheus: Services without\n\
+        traffic, pools that run out of members or addresses, problems of the sources,\n\
+        shortages, a control loop that is stuck; and for bare metal routers without a\n\
+        session, BFD, prefixes and addresses that are not announced, addresses that several\n\
+        nodes answer for, speakers that do not see each other. For Grafana there is\n\
+        `deploy/monitoring/bare-metal.json`.\n",
     );
     page
 }

@@ -14,6 +14,7 @@ mod harness;
 mod limits;
 mod live;
 mod metrics;
+mod monitoring;
 mod page;
 mod routes;
 #[path = "../../examples/stage/mod.rs"]

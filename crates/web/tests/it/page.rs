@@ -72,6 +72,47 @@ async fn a_listener_shows_what_it_refused_and_how_many_wait() {
 }
 
 #[tokio::test]
+async fn routers_are_shown_with_their_session_and_what_they_are_sent() {
+    let reader = Reader::new(scenes::routers(), Screen::DESK).await;
+    let script = "[...document.querySelectorAll('#routers ul.pools > li')].map(one => [
+        one.querySelector('h3').textContent, one.querySelector('.session').textContent,
+        one.querySelector('.session').dataset.tone, one.querySelectorAll('.routes > li').length,
+        one.querySelector('.routes > li').textContent,
+        one.querySelector('.routes > li:last-child').textContent])";
+    assert_eq!(
+        reader.value(script).await,
+        json!([
+            [
+                "tor",
+                "Established for 1 min · 2 of 3 prefixes sent · BFD Up",
+                "ok",
+                21,
+                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web",
+                "and 5 more"
+            ],
+            [
+                "spare",
+                "Idle for 1 min · 0 of 3 prefixes sent",
+                "bad",
+                1,
+                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web",
+                "192.0.2.1/32 · localpref 300 · 64500:7 · shop/web"
+            ],
+        ])
+    );
+    let problem = reader
+        .value("document.querySelector('#routers').textContent")
+        .await;
+    assert!(
+        problem
+            .as_str()
+            .unwrap()
+            .contains("start BGP on the router")
+    );
+    reader.assert_calm();
+}
+
+#[tokio::test]
 async fn problems_stand_first_with_their_reason_place_and_remedy() {
     let reader = Reader::new(scenes::shop(), Screen::DESK).await;
     assert_eq!(

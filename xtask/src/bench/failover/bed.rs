@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use landfall_testkit::cluster::{Cluster, Options};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::contestant::Contestant;
 use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
+use super::objects::Announced;
 use crate::bench::pause;
 use crate::place::Place;
 
@@ -34,7 +36,7 @@ struct Node {
 }
 
 /// A program that ends with this.
-struct Process(Child);
+pub struct Process(Child);
 
 /// Other work on every core.
 pub struct Work(#[expect(dead_code, reason = "it ends when this is dropped")] Vec<Process>);
@@ -47,7 +49,27 @@ pub struct Counters {
     pub paused: u64,
 }
 
-fn sh(script: &str) -> anyhow::Result<()> {
+/// Makes a network namespace with an interface `eth0` on the bridge. It ends with the process.
+pub fn namespace(name: &str, mac: &str) -> anyhow::Result<Process> {
+    let holder = Process::start(Command::new("unshare").args(["--net", "sleep", "infinity"]))?;
+    let own = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    let pid = holder.id().to_string();
+    let began = Instant::now();
+    while own(&pid) == own("self") {
+        if began.elapsed() > START {
+            bail!("a network namespace can't be made");
+        }
+        pause(Duration::from_millis(2));
+    }
+    sh(&format!(
+        "ip link add {name} type veth peer name eth0 netns {pid} address {mac}
+         ip link set {name} master br0 up"
+    ))?;
+    Ok(holder)
+}
+
+/// Runs commands of a shell.
+pub fn sh(script: &str) -> anyhow::Result<()> {
     let output = Command::new("sh").args(["-euc", script]).output()?;
     if !output.status.success() {
         bail!("{script}: {}", String::from_utf8_lossy(&output.stderr));
@@ -58,7 +80,13 @@ fn sh(script: &str) -> anyhow::Result<()> {
 // === impl Process ===
 
 impl Process {
-    fn start(command: &mut Command) -> anyhow::Result<Self> {
+    /// Takes one that was started.
+    pub fn of(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// Starts it, silent.
+    pub fn start(command: &mut Command) -> anyhow::Result<Self> {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn();
         Ok(Self(child.with_context(|| {
@@ -66,7 +94,8 @@ impl Process {
         })?))
     }
 
-    fn id(&self) -> i32 {
+    /// Its number.
+    pub fn id(&self) -> i32 {
         self.0.id().cast_signed()
     }
 }
@@ -94,21 +123,11 @@ impl Work {
 
 impl Node {
     fn start(number: u8) -> anyhow::Result<Self> {
-        let holder = Process::start(Command::new("unshare").args(["--net", "sleep", "infinity"]))?;
-        let own = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-        let pid = holder.id().to_string();
-        let began = Instant::now();
-        while own(&pid) == own("self") {
-            if began.elapsed() > START {
-                bail!("a network namespace can't be made");
-            }
-            pause(Duration::from_millis(2));
-        }
-        sh(&format!(
-            "ip link add node-{number} type veth peer name eth0 netns {pid} \
-             address 02:00:00:00:00:{number:02x}
-             ip link set node-{number} master br0 up"
-        ))?;
+        let holder = namespace(
+            &format!("node-{number}"),
+            &format!("02:00:00:00:00:{number:02x}"),
+        )?;
+        let pid = holder.id();
         let mut script = format!(
             "ip link set lo up
              sysctl -qw net.ipv4.conf.all.arp_ignore=1
@@ -155,6 +174,7 @@ impl Bed {
         place: &Place,
         nodes: u8,
         metallb: Option<&Contestant>,
+        announced: Announced,
     ) -> anyhow::Result<Self> {
         sh(&format!(
             "ip link add br0 type bridge
@@ -183,17 +203,17 @@ impl Bed {
             None => std::fs::read_to_string(place.root.join("deploy/crds.yaml"))?,
             Some(path) => kinds_of(&path)?,
         };
-        bed.fill(nodes, &kinds).await?;
+        bed.fill(nodes, &kinds, announced).await?;
         Ok(bed)
     }
 
-    async fn fill(&self, nodes: u8, kinds: &str) -> anyhow::Result<()> {
+    async fn fill(&self, nodes: u8, kinds: &str, announced: Announced) -> anyhow::Result<()> {
         let kubectl = self.cluster.kubectl();
         let apply = ["apply", "--server-side", "-f", "-"];
         kubectl.run_with(&apply, kinds).await?;
         let established = ["wait", "--for=condition=Established", "crd", "--all"];
         kubectl.run(&established).await?;
-        let (mut objects, mut statuses) = (objects(), Vec::new());
+        let (mut objects, mut statuses) = (announced.objects(), Vec::new());
         for node in 1..=nodes {
             write!(
                 objects,
@@ -259,6 +279,35 @@ impl Bed {
     fn node(&mut self, number: u8) -> anyhow::Result<&mut Node> {
         let node = self.nodes.iter_mut().find(|it| it.number == number);
         node.with_context(|| format!("there is no node {number}"))
+    }
+
+    /// Applies objects.
+    pub async fn apply(&self, objects: &str) -> anyhow::Result<()> {
+        let apply = ["apply", "--server-side", "-f", "-"];
+        self.cluster.kubectl().run_with(&apply, objects).await?;
+        Ok(())
+    }
+
+    /// Deletes an object of MetalLB's namespace, if it is there.
+    pub async fn delete(&self, kind: &str, name: &str) -> anyhow::Result<()> {
+        let delete = ["-n", NAMESPACE, "delete", "--ignore-not-found", kind, name];
+        self.cluster.kubectl().run(&delete).await?;
+        Ok(())
+    }
+
+    /// The speaker of a node ends as a crash ends it, and the node goes on.
+    pub fn kill(&mut self, number: u8) -> anyhow::Result<()> {
+        self.node(number)?.speaker = None;
+        Ok(())
+    }
+
+    /// The speaker of a node is asked to end, and does so.
+    pub fn stop(&mut self, number: u8) -> anyhow::Result<()> {
+        let speaker = self.node(number)?.speaker.take();
+        let mut speaker = speaker.context("no speaker runs there")?;
+        kill_process(Pid::from_child(&speaker.0), Signal::TERM)?;
+        speaker.0.wait()?;
+        Ok(())
     }
 
     /// A node is gone: nothing arrives, nothing leaves, and nothing runs.
@@ -335,29 +384,6 @@ pub(in crate::bench) fn kinds_of(manifest: &Path) -> anyhow::Result<String> {
     let parts = text.split("\n---\n");
     let kinds = parts.filter(|part| part.contains("\nkind: CustomResourceDefinition"));
     Ok(kinds.collect::<Vec<_>>().join("\n---\n"))
-}
-
-/// A pool, an advertisement, and Services with an endpoint each.
-fn objects() -> String {
-    let mut all = format!(
-        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n---\n\
-         apiVersion: metallb.io/v1beta1\nkind: IPAddressPool\nmetadata: {{name: lan, namespace: \
-         {NAMESPACE}}}\nspec: {{addresses: [10.78.2.0/24]}}\n---\n\
-         apiVersion: metallb.io/v1beta1\nkind: L2Advertisement\nmetadata: {{name: all, namespace: \
-         {NAMESPACE}}}\nspec: {{}}\n"
-    );
-    for number in 0..ADDRESSES {
-        let _ = write!(
-            all,
-            "---\napiVersion: v1\nkind: Service\nmetadata: {{name: web-{number}, namespace: \
-             default}}\nspec: {{type: LoadBalancer, ports: [{{port: 80}}]}}\n---\n\
-             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
-             name: web-{number}-1\n  namespace: default\n  labels: {{kubernetes.io/service-name: \
-             web-{number}}}\nports: [{{name: \"\", port: 80}}]\nendpoints: [{{addresses: \
-             [10.79.0.1], conditions: {{ready: true}}}}]\n"
-        );
-    }
-    all
 }
 
 /// The body of a good answer of a speaker's admin endpoint.

@@ -11,6 +11,9 @@ pub const ADDRESSES: usize = 4;
 /// The address of the bridge.
 pub const HUB: &str = "10.78.0.254";
 
+/// The address of the router, with BGP.
+pub const ROUTER: &str = "10.78.3.1";
+
 /// The port of Landfall's admin endpoint on each node.
 pub const ADMIN: u16 = 9641;
 

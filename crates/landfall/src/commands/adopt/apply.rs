@@ -272,6 +272,7 @@ mod tests {
                 reasons: Vec::new(),
                 address: None,
                 listeners: Vec::new(),
+                announcements: Vec::new(),
                 left_out: Vec::new(),
                 pending: pending.iter().map(step).collect(),
             }],

@@ -37,6 +37,7 @@ pub fn start(
         routing: outputs.routing.clone(),
         passwords: known,
         reporter: Arc::clone(reporter),
+        listen: args.bgp_listen,
     };
     Arc::new(Sessions::start(parts))
 }

@@ -1,20 +1,14 @@
 //! The data plane of a speaker, where an instance has `dataPlane: landfall`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use aws_lc_rs::digest;
 use landfall_config::file::Config;
-use landfall_config::instance::Instance;
-use landfall_config::provider::ProviderConfig;
-use landfall_config::provider::metal::DataPlane as Serves;
 use landfall_engine::report::OwnReport;
 use landfall_l2::local_routes::{self, LocalRoutes};
 use landfall_local::Serving;
-use landfall_model::provider::ProviderProfile;
-use landfall_model::reach::Setting;
 use landfall_proxy::Proxy;
 use landfall_speaker::plane::Plane;
 use landfall_speaker::serve::{Parts, Server};
@@ -25,10 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::ServedView;
 use crate::assembly::{descriptors, most_listeners};
-use crate::backend::{self, Bounds};
 use crate::cli::SpeakerArgs;
 use crate::data_plane::DataPlane;
-use crate::instances::classes;
+use crate::instances::announced;
 use crate::lifetime::Lifetime;
 
 /// How long this node goes on serving once others announce its addresses: packets of hosts that
@@ -55,23 +48,7 @@ pub struct Running {
 /// Returns the Services that nodes serve themselves; `None`: the configuration has no instance
 /// whose Services they serve.
 pub fn of(config: &Config, args: &SpeakerArgs) -> Option<Plane> {
-    of_node(config, &args.node_name, args.admin)
-}
-
-fn of_node(config: &Config, node: &str, admin: SocketAddr) -> Option<Plane> {
-    let limits = config.limits.limits(None);
-    let profile = |instance: &Instance| match &instance.provider {
-        ProviderConfig::Metal(metal) if metal.data_plane == Serves::Landfall => {
-            let members = instance.member_rules(Setting::Cluster);
-            let members = members.beside(Some(admin));
-            let bounds = Bounds { members, limits };
-            Some(backend::outline(&instance.provider, bounds))
-        }
-        _ => None,
-    };
-    let profiles: Vec<Option<ProviderProfile>> = config.instances.iter().map(profile).collect();
-    let serves = profiles.iter().any(Option::is_some);
-    serves.then(|| Plane::new(node, classes(config), profiles))
+    announced::plane(config, &args.node_name, Some(args.admin))
 }
 
 /// Starts a data plane. `secret`: what all speakers have in common, and others do not know.
@@ -173,7 +150,7 @@ mod tests {
     fn plane(provider: &str) -> Option<Plane> {
         let text = format!("instances:\n- {{name: lan, provider: {provider}}}\n");
         let config = landfall_config::file::parse("landfall.yaml", &text).unwrap();
-        of_node(&config, "node-1", ([127, 0, 0, 1], 9641).into())
+        announced::plane(&config, "node-1", Some(([127, 0, 0, 1], 9641).into()))
     }
 
     #[test]

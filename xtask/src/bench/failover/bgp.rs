@@ -1,0 +1,164 @@
+//! How long a router keeps the route to an address whose node is gone: each address is announced by
+//! the one node with its endpoint, and FRR installs the routes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use super::bed::Bed;
+use super::contestant::Contestant;
+use super::layout::{NAMESPACE, ROUTER};
+use super::objects::Announced;
+use super::router::{Router, Sessions, unanswered};
+use super::{FailoverArgs, REST};
+use crate::bench::distribution::distribution;
+use crate::bench::proxy::machine;
+use crate::place::Place;
+
+/// The nodes; each has an address.
+const NODES: u8 = 3;
+
+/// The longest that is waited for a route to come or go.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What happens to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// The node is gone.
+    Node,
+    /// The speaker is killed.
+    Speaker,
+    /// The speaker is asked to end.
+    Planned,
+}
+
+/// Runs all series.
+pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
+    let built = place.target().join("dist/landfall");
+    let landfall = Contestant::Landfall {
+        program: args.landfall.clone().unwrap_or(built),
+    };
+    let mut bed = Bed::start(place, NODES, None, Announced::Bgp).await?;
+    println!("load {}", machine::load());
+    let few = args.crashes.div_ceil(10);
+    let series = [
+        ("node gone, BFD 3 x 50 ms", Loss::Node, true, args.crashes),
+        ("node gone, no BFD, holdTime 9 s", Loss::Node, false, few),
+        ("speaker killed, no BFD", Loss::Speaker, false, args.crashes),
+        ("speaker stopped, no BFD", Loss::Planned, false, few),
+    ];
+    for (name, loss, bfd, count) in series {
+        let sessions = Sessions {
+            bfd,
+            graceful_restart: false,
+        };
+        let router = begin(&mut bed, &landfall, sessions).await?;
+        let took = losses(&mut bed, &landfall, &router, loss, count).await?;
+        println!(
+            "{name}: until the route is withdrawn  {}",
+            distribution(took)
+        );
+        bed.stop_all();
+    }
+    let sessions = Sessions {
+        bfd: false,
+        graceful_restart: true,
+    };
+    let router = begin(&mut bed, &landfall, sessions).await?;
+    restarts(&mut bed, &landfall, &router, few).await?;
+    bed.stop_all();
+    println!("load {}", machine::load());
+    Ok(())
+}
+
+/// Starts a router and speakers, and waits until all routes are there.
+async fn begin(
+    bed: &mut Bed,
+    contestant: &Contestant,
+    sessions: Sessions,
+) -> anyhow::Result<Router> {
+    let bfd = if sessions.bfd {
+        ", bfdProfile: fast"
+    } else {
+        ""
+    };
+    let restart = sessions.graceful_restart;
+    // Whether a peer keeps routes can't be changed: a name for each.
+    let name = if restart { "keeping" } else { "tor" };
+    let objects = format!(
+        "apiVersion: metallb.io/v1beta1\nkind: BFDProfile\nmetadata: {{name: fast, namespace: \
+         {NAMESPACE}}}\nspec: {{transmitInterval: 50, receiveInterval: 50, detectMultiplier: 3}}\n\
+         ---\napiVersion: metallb.io/v1beta2\nkind: BGPPeer\nmetadata: {{name: {name}, namespace: \
+         {NAMESPACE}}}\nspec: {{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, holdTime: 9s, \
+         connectTime: 1s, enableGracefulRestart: {restart}{bfd}}}\n"
+    );
+    if restart {
+        bed.delete("bgppeer.metallb.io", "tor").await?;
+    }
+    bed.apply(&objects).await?;
+    let router = Router::start(NODES, sessions)?;
+    bed.start_all(contestant, NODES).await?;
+    for number in 0..usize::from(NODES) {
+        router.until_known(number, LIMIT).await?;
+    }
+    Ok(router)
+}
+
+/// One loss after the other, each of another node.
+async fn losses(
+    bed: &mut Bed,
+    contestant: &Contestant,
+    router: &Router,
+    loss: Loss,
+    count: u32,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    for turn in 0..count {
+        let number = turn as usize % usize::from(NODES);
+        let node = u8::try_from(number + 1)?;
+        // BFD comes up after BGP, and losses come at any moment between two packets.
+        let rest = REST * 3 + Duration::from_millis(u64::from(turn) * 37 % 500);
+        tokio::time::sleep(rest).await;
+        router.forget();
+        let began = Instant::now();
+        match loss {
+            Loss::Node => bed.crash(node)?,
+            Loss::Speaker => bed.kill(node)?,
+            Loss::Planned => bed.stop(node)?,
+        }
+        let lost = router.until_lost(number, LIMIT).context("after a loss")?;
+        took.push(lost.saturating_duration_since(began));
+        bed.restart(contestant, node).await?;
+        router.until_known(number, LIMIT).await?;
+    }
+    Ok(took)
+}
+
+/// Speakers restart while the router sends a thousand questions a second to their address.
+async fn restarts(
+    bed: &mut Bed,
+    contestant: &Contestant,
+    router: &Router,
+    count: u32,
+) -> anyhow::Result<()> {
+    let (mut sent, mut lost) = (0, 0);
+    for turn in 0..count {
+        let number = turn as usize % usize::from(NODES);
+        let node = u8::try_from(number + 1)?;
+        let asking = router.ask(number, Duration::from_secs(5))?;
+        tokio::time::sleep(REST).await;
+        bed.stop(node)?;
+        tokio::time::sleep(REST).await;
+        bed.restart(contestant, node).await?;
+        let waited = tokio::task::spawn_blocking(|| asking.wait_with_output());
+        let summary = String::from_utf8_lossy(&waited.await??.stdout).into_owned();
+        let counted = unanswered(&summary)?;
+        sent += counted.0;
+        lost += counted.1;
+    }
+    println!(
+        "speaker restarted {count} times, graceful restart: {lost} of {sent} requests without an \
+         answer"
+    );
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! FRR beside the nodes: what its kernel knows of the way to addresses.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use super::bed::{Process, namespace, sh};
+use super::layout::{ROUTER, address, node_address};
+
+/// How sessions are made, beside that nodes begin them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sessions {
+    /// Whether BFD watches nodes, every 50 ms, three times.
+    pub bfd: bool,
+    /// Whether the router keeps routes of a speaker that restarts.
+    pub graceful_restart: bool,
+}
+
+/// A router that runs.
+pub struct Router {
+    holder: Process,
+    /// What the kernel says about routes, with the time at which it said it.
+    changes: mpsc::Receiver<(Instant, String)>,
+    _programs: Vec<Process>,
+    _folder: tempfile::TempDir,
+}
+
+// === impl Router ===
+
+impl Router {
+    /// Starts it for so many nodes.
+    pub fn start(nodes: u8, sessions: Sessions) -> anyhow::Result<Self> {
+        let holder = namespace("router", "02:00:00:00:01:01")?;
+        let inside = format!("--net=/proc/{}/ns/net", holder.id());
+        sh(&format!(
+            "nsenter {inside} sh -euc 'ip link set lo up; ip address add {ROUTER}/16 dev eth0
+             ip link set eth0 up; sysctl -qw net.ipv4.ping_group_range=\"0 2147483647\"'"
+        ))?;
+        let folder = tempfile::tempdir()?;
+        let mut programs = Vec::new();
+        for (name, config) in configs(nodes, sessions)? {
+            programs.push(program(&inside, folder.path(), name, &config)?);
+        }
+        let mut monitor = Command::new("nsenter")
+            .args([&inside, "stdbuf", "-oL", "ip", "-4", "monitor", "route"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = monitor.stdout.take().context("its output")?;
+        let (said, changes) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if said.send((Instant::now(), line)).is_err() {
+                    break;
+                }
+            }
+        });
+        programs.push(Process::of(monitor));
+        Ok(Self {
+            holder,
+            changes,
+            _programs: programs,
+            _folder: folder,
+        })
+    }
+
+    /// Forgets what the kernel has said so far.
+    pub fn forget(&self) {
+        while self.changes.try_recv().is_ok() {}
+    }
+
+    /// Waits until the kernel has lost its way to an address, and returns when that was.
+    pub fn until_lost(&self, number: usize, limit: Duration) -> anyhow::Result<Instant> {
+        let (address, end) = (address(number).to_string(), Instant::now() + limit);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let (at, line) = self
+                .changes
+                .recv_timeout(left)
+                .context("no change of routes")?;
+            let mut words = line.split_whitespace();
+            if words.next() == Some("Deleted") && words.next() == Some(&address) {
+                return Ok(at);
+            }
+        }
+    }
+
+    /// Waits until the kernel has a way to an address.
+    pub async fn until_known(&self, number: usize, limit: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + limit;
+        while !self.knows(number)? {
+            if Instant::now() > end {
+                bail!("there is no route to {} after {limit:?}", address(number));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+
+    fn knows(&self, number: usize) -> anyhow::Result<bool> {
+        let address = address(number).to_string();
+        let output = self
+            .command("ip")
+            .args(["route", "show", &address])
+            .output()?;
+        Ok(!output.stdout.is_empty())
+    }
+
+    /// Starts to ask an address for an answer, a thousand times a second.
+    pub fn ask(&self, number: usize, time: Duration) -> anyhow::Result<std::process::Child> {
+        let (address, seconds) = (address(number).to_string(), time.as_secs().to_string());
+        let mut command = self.command("ping");
+        command.args(["-q", "-i", "0.001", "-w", &seconds, &address]);
+        Ok(command.stdout(Stdio::piped()).spawn()?)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.holder.id()));
+        command.arg(program);
+        command
+    }
+}
+
+/// Returns how many questions there were, and how many had no answer, as `ping` counts them.
+pub fn unanswered(summary: &str) -> anyhow::Result<(u64, u64)> {
+    let line = summary
+        .lines()
+        .find(|line| line.contains("packets transmitted"));
+    let line = line.with_context(|| format!("no summary: {summary}"))?;
+    let mut numbers = line
+        .split(", ")
+        .map(|part| part.split(' ').next()?.parse().ok());
+    let sent: u64 = numbers.next().flatten().context("packets transmitted")?;
+    let received: u64 = numbers.next().flatten().context("packets received")?;
+    Ok((sent, sent.saturating_sub(received)))
+}
+
+/// The programs, in the order of their start.
+fn configs(nodes: u8, sessions: Sessions) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut bgpd = format!(
+        "log stdout\nrouter bgp 64501\n bgp router-id {ROUTER}\n no bgp ebgp-requires-policy\n"
+    );
+    if sessions.graceful_restart {
+        bgpd.push_str(" bgp graceful-restart\n");
+    }
+    for node in 1..=nodes {
+        let node = node_address(node);
+        write!(
+            bgpd,
+            " neighbor {node} remote-as 64500\n neighbor {node} passive\n neighbor {node} timers \
+             3 9\n"
+        )?;
+        if sessions.bfd {
+            writeln!(bgpd, " neighbor {node} bfd profile fast")?;
+        }
+    }
+    let bfdd = "log stdout\nbfd\n profile fast\n  detect-multiplier 3\n  receive-interval 50\n  \
+                transmit-interval 50\n";
+    Ok(vec![
+        ("zebra", "log stdout\n".to_owned()),
+        ("bfdd", bfdd.to_owned()),
+        ("bgpd", bgpd),
+    ])
+}
+
+fn program(inside: &str, folder: &Path, name: &str, config: &str) -> anyhow::Result<Process> {
+    let file = folder.join(format!("{name}.conf"));
+    std::fs::write(&file, config)?;
+    // It drops the rights of root before it opens its files.
+    sh(&format!("chown -R frr:frr {}", folder.display()))?;
+    let at = |name: &str| folder.join(name).display().to_string();
+    let mut command = Command::new("nsenter");
+    command.args([
+        inside,
+        &format!("/usr/lib/frr/{name}"),
+        "-u",
+        "frr",
+        "-g",
+        "frr",
+    ]);
+    command.args(["-f", &at(&format!("{name}.conf")), "-z", &at("zserv.api")]);
+    command.args(["-i", &at(&format!("{name}.pid")), "--vty_socket", &at("")]);
+    if name == "bfdd" {
+        command.args(["--bfdctl", &at("bfdd.sock")]);
+    }
+    Process::start(command.stderr(Stdio::null()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ping_prints_at_its_end_is_read() {
+        let text = "--- 10.78.2.1 ping statistics ---\n5000 packets transmitted, 4998 received, \
+                    0.04% packet loss, time 5000ms\n";
+        assert_eq!(unanswered(text).unwrap(), (5000, 2));
+        assert!(unanswered("").is_err());
+    }
+}
