@@ -1,6 +1,7 @@
 //! Benchmarks against peers, in the same run. Programs, not timed tests: they print figures and
 //! validate nothing.
 
+mod addresses;
 mod cluster;
 mod distribution;
 mod failover;
@@ -39,6 +40,9 @@ pub enum Bench {
     /// `landfall speaker` on many nodes: how long an address is silent when its node dies
     #[command(after_help = failover::HELP)]
     Failover(failover::FailoverArgs),
+    /// `landfall controller` with MetalLB's pools: time and writes of many addresses
+    #[command(after_help = addresses::HELP)]
+    Addresses(addresses::AddressesArgs),
     /// 10,000 Services announced to 8 routers: time to the full table, memory, CPU of a change
     Routes,
     /// The address allocator: filling pools, claiming and releasing
@@ -47,6 +51,8 @@ pub enum Bench {
 
 /// Runs a benchmark.
 pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
+    let unfit =
+        cfg!(debug_assertions) && !matches!(&bench, Bench::Proxy(args) if args.needs_no_build());
     match bench {
         // With a program of its own, what is left to this one is to wait.
         Bench::Cluster(args) if !args.landfall.is_empty() => {
@@ -54,8 +60,15 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
         }
         Bench::Up(args) if args.landfall.is_some() => up::run(place, &args),
         Bench::Failover(args) if args.landfall.is_some() => failover::run(place, &args),
-        Bench::Proxy(_) | Bench::Cluster(_) | Bench::Up(_) | Bench::Failover(_)
-            if cfg!(debug_assertions) =>
+        Bench::Addresses(args) if args.landfall.is_some() => {
+            stage::block_on(addresses::run(place, &args))
+        }
+        Bench::Proxy(_)
+        | Bench::Cluster(_)
+        | Bench::Up(_)
+        | Bench::Failover(_)
+        | Bench::Addresses(_)
+            if unfit =>
         {
             again_optimised(place)
         }
@@ -63,6 +76,7 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
         Bench::Cluster(args) => stage::block_on(cluster::run(place, &args)),
         Bench::Up(args) => up::run(place, &args),
         Bench::Failover(args) => failover::run(place, &args),
+        Bench::Addresses(args) => stage::block_on(addresses::run(place, &args)),
         Bench::Proxy(args) => {
             stage::block_on(async {
                 let mut stages = Stages::new(1);

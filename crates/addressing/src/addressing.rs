@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_ipam::{Allocator, Proposal, Refusal, Request};
-use landfall_model::Uid;
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::provider::{Applied, ProviderError, Published};
-use landfall_model::rows::{PoolRow, ResourceProblem};
+use landfall_model::rows::{CoolingAddress, PoolRow, ResourceProblem};
+use landfall_model::{ServiceKey, Uid};
 
 use crate::request::{request, restore};
 use crate::step::AddressStep;
@@ -105,6 +105,43 @@ impl Addressing {
     /// Returns when the next address can be given out again that a Service gave up.
     pub fn next_warm(&self) -> Option<Instant> {
         self.cooling.values().min().copied()
+    }
+
+    /// Returns the addresses that no other Service gets yet after one released them: until when,
+    /// and the Service that had it.
+    pub fn cooling(&self) -> impl Iterator<Item = (IpAddr, Instant, &ServiceKey)> {
+        let cooling = self.cooling.iter();
+        cooling.filter_map(|(address, until)| {
+            let service = self.allocator.cooling(*address)?;
+            Some((*address, *until, service))
+        })
+    }
+
+    /// Returns what pools that are objects have on record of earlier processes.
+    pub fn recorded_cooling(&self) -> impl Iterator<Item = &CoolingAddress> {
+        let resources = self.rows.iter().filter_map(|row| row.resource.as_ref());
+        resources.flat_map(|it| &it.cooling.0)
+    }
+
+    /// Keeps an address from other Services until then, which a Service released before this
+    /// process began. Returns whether it is kept: none holds it, and its pool still asks for that.
+    pub fn restore_cooling(
+        &mut self,
+        address: IpAddr,
+        service: ServiceKey,
+        until: Instant,
+    ) -> bool {
+        let is_kept = self.allocator.cool(address, service);
+        if is_kept {
+            self.cooling.insert(address, until);
+        }
+        is_kept
+    }
+
+    /// The pool of an address.
+    pub fn pool_of(&self, address: IpAddr) -> Option<&str> {
+        let pool = self.allocator.pool_of(address)?;
+        Some(pool.name().as_str())
     }
 
     /// Carries one step out, at a time.
@@ -216,8 +253,7 @@ impl Addressing {
         }
     }
 
-    /// Frees what a Service gave up, at once or after the time that its pool says. A restart
-    /// forgets that time.
+    /// Frees what a Service gave up, at once or after the time that its pool says.
     fn free(&mut self, service: &Uid, now: Instant) {
         for (address, time) in self.allocator.free(service) {
             // A time beyond what the clock can say does not end in this process.

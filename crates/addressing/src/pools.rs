@@ -68,6 +68,7 @@ impl Addressing {
             limit_ipv6: counters.limit_ipv6.map(count),
             largest_ipv4: count(counters.largest_ipv4),
             largest_ipv6: count(counters.largest_ipv6),
+            cooling: Vec::new(),
             name,
         }
     }

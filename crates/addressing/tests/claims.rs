@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use landfall_addressing::{AddressStep, Addressing, plan, plan_removal, published, remarks};
 use landfall_engine::{World, resolve};
+use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
 use landfall_model::plan::Planned;
 use landfall_model::provider::{Applied, ProviderProfile, Target};
@@ -399,4 +400,47 @@ fn a_released_address_is_given_to_another_service_after_its_pool_lets_it_and_at_
         refused[0].message.contains("released recently"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn an_address_that_an_earlier_process_released_is_kept_unless_a_service_has_it_on_record() {
+    let minute = Duration::from_secs(60);
+    let row = PoolRow {
+        cool_down: Some(minute),
+        ..PoolRow::clone(&pool("default", &["192.0.2.0/31"]))
+    };
+    let mut site = Site::default();
+    assert_eq!(site.0.set_pools(&[Arc::new(row)]), []);
+    let until = Instant::now() + minute;
+    let service = || ServiceKey::new("shop", "gone");
+    for address in ["192.0.2.0", "192.0.2.1"] {
+        let address = address.parse().unwrap();
+        assert!(site.0.restore_cooling(address, service(), until));
+        assert!(!site.0.restore_cooling(address, service(), until), "twice");
+    }
+    let outside = "198.51.100.1".parse().unwrap();
+    assert!(!site.0.restore_cooling(outside, service(), until));
+    let shown: Vec<_> = site.0.cooling().map(|it| it.2.to_string()).collect();
+    assert_eq!(shown, ["shop/gone", "shop/gone"]);
+    // One that a Service has on record was assigned again.
+    let held = svc("held").port(80).holding("192.0.2.0").row();
+    site.0.restore_claims(&[claim_of(&held, "192.0.2.0")]);
+    assert_eq!(site.held(&spec(&held)), ["192.0.2.0"]);
+    assert_eq!(site.0.cooling().count(), 1);
+    let waits = spec(&web("waits"));
+    let refused = site.settle(&waits).unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    site.0.warm(until);
+    assert_eq!(
+        site.settle(&waits).unwrap(),
+        ["claim 192.0.2.1 from pool default"]
+    );
+}
+
+#[test]
+fn a_pool_that_does_not_ask_for_it_keeps_no_address() {
+    let mut site = Site::with(&["192.0.2.0/31"]);
+    let address = "192.0.2.0".parse().unwrap();
+    let service = ServiceKey::new("shop", "gone");
+    assert!(!site.0.restore_cooling(address, service, Instant::now()));
 }

@@ -99,6 +99,9 @@ pub struct Engine<P, R> {
     /// Services with a fact that arrived during a reconcile of them and that may be its own
     /// writing.
     received: HashSet<ServiceKey>,
+    /// Services of ours as they were read when reconciles began, until the first reconcile of each
+    /// or a fact about it: to unpack a row is some work.
+    recalled: HashMap<ServiceKey, Arc<ServiceRow>>,
 }
 
 /// What the rest of the process may see of an engine.
@@ -246,6 +249,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             audits: Audits::default(),
             running: HashMap::new(),
             received: HashSet::new(),
+            recalled: HashMap::new(),
         }
     }
 
@@ -292,6 +296,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 }
                 Some(end) = self.reconciles.join_next_with_id(), if !self.reconciles.is_empty() => {
                     self.take_end(end);
+                    self.take_ends();
                 }
                 () = tokio::time::sleep_until(due.unwrap_or_else(clock).into()),
                     if due.is_some() => {}

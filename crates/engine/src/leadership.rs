@@ -14,9 +14,9 @@
 //!
 //! A record that was deleted says nothing: its holder may not have noticed yet, and puts it back. A
 //! replica that has never seen one makes it at once. Each that makes one and did not lead before
-//! has to hold it before it leads, until a leader of before would have stopped. Time during
-//! which a replica saw nothing of the record counts for no one: after an outage of the API server
-//! the leader of before goes on.
+//! has to hold it before it leads, until a leader of before would have stopped, unless it is the
+//! first that ever leads ([`Marker`]). Time during which a replica saw nothing of the record counts
+//! for no one: after an outage of the API server the leader of before goes on.
 //!
 //! To lead is to work. A replica that can't, because it has not started or knows too little,
 //! neither takes the record nor keeps it ([`Candidacy`]).
@@ -27,8 +27,10 @@
 use std::time::{Duration, Instant};
 
 pub use candidacy::Candidacy;
+pub use marker::Marker;
 
 mod candidacy;
+mod marker;
 
 /// The times of an election. Equal on all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,8 @@ pub enum Decision {
     Acquire,
     /// Try to stay the holder.
     Renew,
+    /// Make the marker, without which no replica may lead.
+    Mark,
     /// Nothing before then, unless the record changes.
     Wait(Instant),
     /// Stop writing: another replica may lead, or soon.
@@ -82,6 +86,10 @@ pub struct ReplicaView<'a> {
     pub seen_at: Instant,
     /// Whether there was no record whenever this process looked.
     pub never_seen: bool,
+    /// Whether it knows that the marker exists, or that it can't make it.
+    pub marked: bool,
+    /// Whether it made this version of the record, and no replica led before ([`Marker`]).
+    pub first: bool,
     /// If it leads: when it asked for the renewal that succeeded last.
     pub renewed_at: Option<Instant>,
     /// Whether the last check of the record came to nothing.
@@ -238,13 +246,20 @@ pub fn decide(standing: &ReplicaView<'_>, times: &Times, now: Instant) -> Decisi
         // It looks on: another one may serve what this one carries.
         return Decision::Wait(now + times.retry);
     }
+    // The marker comes first wherever the next step would be to lead.
+    let acquire = if standing.marked || standing.record.is_none() {
+        Decision::Acquire
+    } else {
+        Decision::Mark
+    };
     let ends = match standing.record {
-        Some(record) if record.holder.is_empty() => return Decision::Acquire,
+        Some(record) if record.holder.is_empty() => return acquire,
         // Ours without our knowing: the answer to an earlier attempt was lost.
-        Some(record) if record.holder == standing.identity && !record.unproven => {
-            return Decision::Acquire;
-        }
+        Some(record) if record.holder == standing.identity && !record.unproven => return acquire,
         Some(record) if record.holder == standing.identity => {
+            if standing.first || !standing.marked {
+                return acquire;
+            }
             standing.seen_at + times.foreign_deadline()
         }
         Some(record) => standing.seen_at + record.lease.min(LONGEST_LEASE).max(times.lease),
@@ -257,7 +272,7 @@ pub fn decide(standing: &ReplicaView<'_>, times: &Times, now: Instant) -> Decisi
     } else if standing.blind {
         Decision::Wait(now + times.retry)
     } else {
-        Decision::Acquire
+        acquire
     }
 }
 

@@ -6,13 +6,14 @@
 //! state to the next; a step that was carried out too often is not tried again before a long pause.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_model::intent::Intent;
-use landfall_model::plan::PlannedStep;
+use landfall_model::plan::Planned;
 use landfall_model::reason::{Code, Reason};
+use serde::Serialize;
 
 /// What was carried out for a Service since it was last as wanted.
 #[derive(Clone, Debug, Default)]
@@ -54,29 +55,33 @@ impl Progress {
     }
 
     /// Counts a step that was carried out.
-    pub fn count(&mut self, intent: &Intent, step: &PlannedStep) {
-        if self.wanted.is_none() {
-            self.wanted = Some(Arc::new(essence(intent)));
-        }
+    pub fn count<S: fmt::Display + Serialize>(&mut self, planned: &Planned<S>) {
         if self.done.len() >= MOST {
             self.done.clear();
         }
-        *self.done.entry(identity(step)).or_default() += 1;
+        *self.done.entry(planned.fingerprint()).or_default() += 1;
+    }
+
+    /// Notes what the steps that are counted were carried out for.
+    pub fn end(&mut self, intent: &Intent) {
+        if self.wanted.is_none() && !self.done.is_empty() {
+            self.wanted = Some(Arc::new(essence(intent)));
+        }
     }
 
     /// Why a plan is not to be carried out; `None`: it is.
-    pub fn objection(&self, plan: &[PlannedStep]) -> Option<Reason> {
+    pub fn objection<S: fmt::Display + Serialize>(&self, plan: &[Planned<S>]) -> Option<Reason> {
         if self.done.values().all(|times| *times < REPEATS) {
             return None;
         }
-        let repeated = |step: &&PlannedStep| {
-            let times = self.done.get(&identity(step));
+        let repeated = |planned: &&Planned<S>| {
+            let times = self.done.get(&planned.fingerprint());
             times.is_some_and(|times| *times >= REPEATS)
         };
-        let mut names: Vec<&str> = plan
+        let mut names: Vec<String> = plan
             .iter()
             .filter(repeated)
-            .map(|step| step.step.as_str())
+            .map(|planned| planned.step.to_string())
             .collect();
         if names.is_empty() {
             return None;
@@ -144,18 +149,9 @@ fn essence(intent: &Intent) -> Intent {
     essence
 }
 
-/// Distinguishes steps by all that they would write.
-fn identity(step: &PlannedStep) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&step.step, &step.detail).hash(&mut hasher);
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests {
-    use landfall_model::plan::PlannedKind;
     use landfall_model::{ServiceKey, Uid};
-    use serde_json::json;
 
     use super::*;
 
@@ -163,25 +159,37 @@ mod tests {
         Intent::removal(ServiceKey::new("default", "web"), Uid::new("u"))
     }
 
-    fn step(text: &str) -> PlannedStep {
-        PlannedStep {
-            step: text.to_owned(),
+    /// A step with a name, and what it writes.
+    #[derive(Serialize)]
+    struct Step(&'static str, u32);
+
+    impl fmt::Display for Step {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    fn step(name: &'static str) -> Planned<Step> {
+        Planned {
+            step: Step(name, 0),
             because: String::new(),
-            kind: PlannedKind::Change,
-            detail: json!({"text": text}),
+            members_only: false,
+            claims: false,
         }
     }
 
     /// Carries a step out so many times, as far as that is let.
-    fn repeat(progress: &mut Progress, text: &str, times: usize) -> usize {
+    fn repeat(progress: &mut Progress, name: &'static str, times: usize) -> usize {
         let allowed = (0..times).take_while(|_| {
-            let allowed = progress.objection(&[step(text)]).is_none();
+            let allowed = progress.objection(&[step(name)]).is_none();
             if allowed {
-                progress.count(&intent(), &step(text));
+                progress.count(&step(name));
             }
             allowed
         });
-        allowed.count()
+        let count = allowed.count();
+        progress.end(&intent());
+        count
     }
 
     #[test]
@@ -199,12 +207,12 @@ mod tests {
     fn steps_of_one_name_that_write_different_things_are_different_steps() {
         let mut progress = Progress::default();
         for number in 0..30 {
-            let step = PlannedStep {
-                detail: json!(number),
+            let planned = Planned {
+                step: Step("set members", number),
                 ..step("set members")
             };
-            assert!(progress.objection(std::slice::from_ref(&step)).is_none());
-            progress.count(&intent(), &step);
+            assert!(progress.objection(std::slice::from_ref(&planned)).is_none());
+            progress.count(&planned);
         }
     }
 

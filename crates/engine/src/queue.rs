@@ -7,7 +7,7 @@
 //! A state machine without a clock: every method that depends on time takes `now`. It knows
 //! neither Services nor leaders, so that each role of a process has queues of its own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub struct Queue<K> {
     due: HashMap<K, Instant>,
     /// Keys that are not taken before a time.
     held: HashMap<K, Instant>,
-    running: BTreeMap<K, Running>,
+    running: HashMap<K, Running>,
     lanes: Vec<Lane<K>>,
 }
 
@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             delayed: BTreeSet::new(),
             due: HashMap::new(),
             held: HashMap::new(),
-            running: BTreeMap::new(),
+            running: HashMap::new(),
             lanes: lanes.iter().map(lane).collect(),
         }
     }

@@ -98,6 +98,9 @@ pub struct OwnKind {
     pub kind: &'static str,
     /// The name in paths.
     pub plural: &'static str,
+    /// Group and version in which the status is a field like any other, so that an object is
+    /// created together with it in one write. A cluster may lack it.
+    pub whole: Option<&'static str>,
     /// The namespace of all of them; `None`: the kind has none.
     pub namespace: Option<String>,
 }

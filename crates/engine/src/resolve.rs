@@ -69,7 +69,7 @@ pub fn resolve(
 pub fn removal(service: &ServiceRow) -> Intent {
     let options = dialect::options(&service.annotations, &service.ports);
     Intent {
-        extensions: options.extensions,
+        extensions: options.extensions.with_status(&service.status),
         marks: service.status.marks.clone(),
         created: service.created,
         ..Intent::removal(service.key.clone(), service.uid.clone())

@@ -26,7 +26,6 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use landfall_rest::{Client, Exchange};
-use secrecy::SecretString;
 
 use session::ZoneApi;
 
@@ -78,8 +77,7 @@ impl Cloud {
         let user_agent = HeaderValue::from_str(&config.user_agent)
             .map_err(|_| CloudError::UserAgent(config.user_agent.clone()))?;
         // The secret may change: each session names its own.
-        let no_secret = SecretString::default();
-        let exchange = Exchange::new(transport, user_agent, errors::FORMAT, no_secret);
+        let exchange = Exchange::new(transport, user_agent, errors::FORMAT);
         let client = Client::new(api, exchange, config.timeouts, BODY_LIMIT);
         Ok(Self(Arc::new(Inner { config, client })))
     }

@@ -17,6 +17,7 @@
 //! its finalizer is on it is reported as being deleted until the finalizer is removed, also across
 //! a restart. What else differs, and why, is documented in `registry`.
 
+mod alike;
 mod blocking;
 mod catalog;
 mod debounce;

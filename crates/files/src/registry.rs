@@ -19,11 +19,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use landfall_engine::parallel;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{PoolRow, ServiceRow, SourceMap};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 
+use crate::alike::{is_remembered_alike, is_same_memory, same_pool};
 use crate::state::{Changes, Entry, Key, Remembered};
 
 /// Services by key.
@@ -91,15 +93,24 @@ pub(crate) struct Batch {
 /// A Service, if there is one.
 type Row = Option<Arc<ServiceRow>>;
 
+/// A Service as its manifest wants it, in place of what it was.
+struct Replacement {
+    after: Row,
+    /// Whether it is the very same.
+    is_same: bool,
+    /// Whether what is remembered of it is the same.
+    is_alike: bool,
+}
+
 // === impl Registry ===
 
 impl Registry {
     /// Goes on where an earlier run left off.
     pub(crate) fn new(remembered: Remembered) -> Self {
         let Remembered { services, pools } = remembered;
-        let records: Rows = services
+        let marked = |row: &Arc<ServiceRow>| (row.key.clone(), marked(row));
+        let records: Rows = parallel::map(&services, parallel::SERVICES, marked)
             .into_iter()
-            .map(|row| (row.key.clone(), marked(row)))
             .collect();
         Self {
             unseen: records.keys().cloned().collect(),
@@ -141,11 +152,14 @@ impl Registry {
         let vanished = self.unwanted.iter();
         let vanished = vanished.filter(|key| !self.unseen.contains(*key) || !incomplete(key));
         touched.extend(vanished.cloned());
-        for key in touched {
-            self.unseen.remove(&key);
-            let before = self.records.get(&key).cloned();
-            let after = self.agreed(&key, before.clone(), now);
-            self.replace(&key, before.as_ref(), after);
+        // Each reads and copies a whole Service, and none depends on another one.
+        let agreed = parallel::map(&touched, parallel::SERVICES, |key| {
+            let before = self.records.get(key);
+            Replacement::new(before, self.agreed(key, before.cloned(), now))
+        });
+        for (key, replacement) in touched.iter().zip(agreed) {
+            self.unseen.remove(key);
+            self.replace(key, replacement);
         }
         // What is only remembered says itself why its manifest is not served.
         for key in self.unseen.clone() {
@@ -155,7 +169,7 @@ impl Registry {
             let why = why(&key);
             if before.newest_invalid() != why {
                 let after = Arc::new(outdated(&before, why));
-                self.replace(&key, Some(&before), Some(after));
+                self.replace(&key, Replacement::new(Some(&before), Some(after)));
             }
         }
     }
@@ -211,13 +225,14 @@ impl Registry {
     }
 
     /// Replaces a Service because of its manifest.
-    fn replace(&mut self, key: &ServiceKey, before: Option<&Arc<ServiceRow>>, after: Row) {
-        if !is_same_memory(before, after.as_ref()) {
-            if !is_remembered_alike(before, after.as_ref()) {
-                self.unwritten.insert(Key::Service(key.clone()));
-            }
-            self.put(key, after);
+    fn replace(&mut self, key: &ServiceKey, replacement: Replacement) {
+        if replacement.is_same {
+            return;
         }
+        if !replacement.is_alike {
+            self.unwritten.insert(Key::Service(key.clone()));
+        }
+        self.put(key, replacement.after);
     }
 
     fn put(&mut self, key: &ServiceKey, row: Row) {
@@ -389,12 +404,18 @@ impl Registry {
     }
 
     /// Whether a request changes nothing, and what it is about is on the disk.
-    pub(crate) fn is_settled(&self, request: &Request, now: Timestamp) -> bool {
-        let record = self.records.get(&request.key).cloned();
-        let (after, outcome) = self.written(request, record.clone(), now);
-        outcome.is_ok()
-            && is_same_memory(record.as_ref(), after.as_ref())
-            && !self.unwritten.contains(&Key::Service(request.key.clone()))
+    pub(crate) fn is_settled(&self, request: &Request) -> bool {
+        let Request { key, uid, write } = request;
+        let record = self.records.get(key).filter(|row| row.uid == *uid);
+        let repeats = match (record, write) {
+            (None, write) => matches!(write, Write::NoFinalizer),
+            (Some(row), Write::Finalizer(status)) => {
+                row.finalized && status.as_ref().is_none_or(|it| row.status == *it)
+            }
+            (Some(row), Write::NoFinalizer) => !row.finalized,
+            (Some(row), Write::Status(status)) => row.status == *status,
+        };
+        repeats && !self.unwritten.contains(&Key::Service(key.clone()))
     }
 
     /// The Services that changed since this was last asked, as they are now.
@@ -406,6 +427,18 @@ impl Registry {
                 (key, row)
             })
             .collect()
+    }
+}
+
+// === impl Replacement ===
+
+impl Replacement {
+    fn new(before: Option<&Arc<ServiceRow>>, after: Row) -> Self {
+        Self {
+            is_same: is_same_memory(before, after.as_ref()),
+            is_alike: is_remembered_alike(before, after.as_ref()),
+            after,
+        }
     }
 }
 
@@ -441,11 +474,11 @@ fn outdated(row: &ServiceRow, why: Vec<Reason>) -> ServiceRow {
 
 /// A Service that was read from the disk, where its marks are among the annotations, as it was when
 /// it was written: what differs from it is written again.
-fn marked(row: Arc<ServiceRow>) -> Arc<ServiceRow> {
+fn marked(row: &Arc<ServiceRow>) -> Arc<ServiceRow> {
     if row.status.marks.is_empty() {
-        return row;
+        return row.clone();
     }
-    let mut row = Arc::unwrap_or_clone(row);
+    let mut row = ServiceRow::clone(row);
     note_marks(&mut row.annotations, &row.status.marks);
     Arc::new(row)
 }
@@ -457,41 +490,6 @@ fn note_marks(annotations: &mut BTreeMap<String, String>, marks: &BTreeMap<Strin
             .entry(key.clone())
             .or_insert_with(|| value.clone());
     }
-}
-
-fn is_same_memory(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<ServiceRow>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// Whether two versions of a Service are the same but for what is not remembered: where they stand.
-fn is_remembered_alike(one: Option<&Arc<ServiceRow>>, other: Option<&Arc<ServiceRow>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) if one.source == other.source => one == other,
-        (Some(one), Some(other)) => {
-            let moved = ServiceRow {
-                source: other.source.clone(),
-                ..ServiceRow::clone(one)
-            };
-            moved == **other
-        }
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// Whether two versions of a pool are the same, wherever they stand.
-pub(crate) fn same_pool(one: &PoolRow, other: &PoolRow) -> bool {
-    let unplaced = |row: &PoolRow| PoolRow {
-        source: None,
-        // Of a remembered pool, what is remembered of it.
-        resource: None,
-        ..row.clone()
-    };
-    unplaced(one) == unplaced(other)
 }
 
 #[cfg(test)]

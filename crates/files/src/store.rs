@@ -192,7 +192,7 @@ impl ManifestStore {
         let (answer, mut answered) = oneshot::channel();
         let has_to_wait = self.shared.with(|state| {
             let is_durable = match &request {
-                Some(request) => state.registry.is_settled(request, now),
+                Some(request) => state.registry.is_settled(request),
                 None => !state.registry.has_unwritten(),
             };
             if is_durable && state.waiting.is_empty() && !state.is_writing {

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::Uid;
+use landfall_model::{ServiceKey, Uid};
 
 use crate::counters::Counters;
 use crate::family::Addresses;
@@ -29,6 +29,7 @@ use crate::pool_state::{Alone, PoolState};
 use crate::proposal::Proposal;
 use crate::refusal::Refusal;
 use crate::request::{Claimant, Request, at_most_one_of_each_family};
+use crate::sharing::Terms;
 
 pub(crate) use validate::validate_admission;
 
@@ -234,6 +235,30 @@ impl Allocator {
         cooling
     }
 
+    /// Keeps an address from other Services that `service` gave up before this allocator was made,
+    /// until [`warm`](Self::warm). Returns whether it is kept: its pool keeps addresses, and no
+    /// Service holds it.
+    pub fn cool(&mut self, address: IpAddr, service: ServiceKey) -> bool {
+        let pool = self.pools.pool_of(address);
+        let keeps = pool.is_some_and(|pool| pool.cool_down().is_some());
+        if !keeps || self.occupied.contains_key(&address) {
+            return false;
+        }
+        let claimant = Arc::new(Claimant {
+            uid: Uid::new(""),
+            service,
+            terms: Terms::default(),
+        });
+        self.enter(address, &claimant);
+        self.cooling.insert(address, claimant);
+        true
+    }
+
+    /// The Service that gave an address up which no other one gets yet.
+    pub fn cooling(&self, address: IpAddr) -> Option<&ServiceKey> {
+        self.cooling.get(&address).map(|claimant| &claimant.service)
+    }
+
     /// Lets an address be given out again that a Service gave up.
     pub fn warm(&mut self, address: IpAddr) {
         if let Some(claimant) = self.cooling.remove(&address) {
@@ -276,6 +301,8 @@ impl Allocator {
             addresses.insert(address);
         }
         for address in addresses.iter() {
+            // What a Service has on record was not released, or was assigned again.
+            self.warm(address);
             // What is on record was given out by rules that may have been others.
             if let Err(refusal) = self.validate_holders(claimant, address, true) {
                 refusals.push(refusal);

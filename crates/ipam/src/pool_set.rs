@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use landfall_model::rows::PoolRow;
+use landfall_model::wire::accepted_pool;
 
 use crate::entry::Entry;
 use crate::pool::{Pool, PoolSpec};
@@ -64,8 +65,16 @@ impl PoolSet {
     }
 
     /// Joins as many pools of rows as fit together. A pool that can't be read stays as it is in
-    /// `established`; of pools that exclude each other, the older one comes first.
+    /// `established`, or as it was recorded while it was valid; of pools that exclude each other,
+    /// the older one comes first.
     pub fn of_rows(rows: &[Arc<PoolRow>], established: &Self) -> (Self, Vec<PoolError>) {
+        let before;
+        let established = if established.is_empty() {
+            before = Self::before(rows);
+            &before
+        } else {
+            established
+        };
         let mut errors = Vec::new();
         let mut candidates = Vec::new();
         let mut unread = Vec::new();
@@ -74,20 +83,33 @@ impl PoolSet {
                 Ok(pool) => candidates.push(pool),
                 Err(found) => {
                     errors.extend(found);
-                    unread.extend(established.get(&PoolName::new(&row.name)));
+                    let known = established.get(&PoolName::new(&row.name)).cloned();
+                    unread.extend(known.or_else(|| accepted(row)));
                 }
             }
         }
         let is_read = |name: &PoolName| candidates.iter().any(|pool| pool.name() == name);
         unread.retain(|pool| !is_read(pool.name()));
-        candidates.extend(unread.into_iter().cloned());
-        let created = |name: &PoolName| {
-            let row = rows.iter().find(|row| row.name == name.as_str())?;
-            row.resource.as_ref()?.created
-        };
+        candidates.extend(unread);
+        let created = |name: &PoolName| created(rows, name);
         let (set, collisions) = Self::keep_good_by_age(candidates, created, established);
         errors.extend(collisions);
         (set, errors)
+    }
+
+    /// Returns the pools as they were before this process began, where it is recorded that one is
+    /// not in force as it is written now; none otherwise.
+    fn before(rows: &[Arc<PoolRow>]) -> Self {
+        let recorded = |row: &Arc<PoolRow>| row.resource.as_ref()?.accepted.clone();
+        if rows.iter().all(|row| recorded(row).is_none()) {
+            return Self::default();
+        }
+        let pools = rows.iter().filter_map(|row| {
+            let written = || Pool::parse(&PoolSpec::from(&**row)).ok();
+            accepted(row).or_else(written)
+        });
+        let created = |name: &PoolName| created(rows, name);
+        Self::keep_good_by_age(pools.collect(), created, &Self::default()).0
     }
 
     fn keep_good_by_age(
@@ -212,6 +234,18 @@ impl PoolSet {
     pub(crate) fn names(&self) -> Vec<PoolName> {
         self.pools.iter().map(|pool| pool.name().clone()).collect()
     }
+}
+
+/// Returns a pool as it was recorded while it was valid.
+fn accepted(row: &PoolRow) -> Option<Pool> {
+    let row = accepted_pool(row.resource.as_ref()?)?;
+    Pool::parse(&PoolSpec::from(&row)).ok()
+}
+
+/// Returns when a pool was made that is an object.
+fn created(rows: &[Arc<PoolRow>], name: &PoolName) -> Option<Timestamp> {
+    let row = rows.iter().find(|row| row.name == name.as_str())?;
+    row.resource.as_ref()?.created
 }
 
 /// Pools that fit together so far.

@@ -28,6 +28,8 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const STRATEGIC_MERGE: &str = "application/strategic-merge-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+/// Of server-side apply, which takes JSON as well.
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// More of an error answer is not worth reading.
 const LONGEST_ERROR: usize = 64 * 1024;

@@ -10,6 +10,7 @@
 mod candidate;
 mod guard;
 mod holder;
+mod marker;
 mod record;
 
 use std::time::Instant;
@@ -81,6 +82,11 @@ impl LeaseConfig {
         }
     }
 
+    /// Returns the name of the marker that a replica has led.
+    fn marker(&self) -> String {
+        format!("{}-led", self.name)
+    }
+
     fn path(&self) -> String {
         format!(
             "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
@@ -114,6 +120,8 @@ impl Election {
             able: is_able,
             sight: Observation::new(Instant::now()),
             course,
+            marked: false,
+            first_with: None,
             renewed_at: None,
             complaint: None,
         };

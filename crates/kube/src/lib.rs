@@ -13,12 +13,14 @@
 //! This is the only room that sees a Kubernetes client. It decides nothing about load balancers.
 
 pub mod access;
+pub mod activity;
 mod api;
 mod config;
 pub mod connect;
 mod error;
 mod health;
 pub mod lease;
+pub mod member_leases;
 pub mod objects;
 pub mod own_pod;
 pub mod password;

@@ -83,7 +83,7 @@ const AT_ONCE: usize = 1024;
 const ATTEMPTS: usize = 3;
 
 /// The manager of our fields.
-const MANAGER: &str = "landfall";
+pub(crate) const MANAGER: &str = "landfall";
 
 // === impl KubeReports ===
 

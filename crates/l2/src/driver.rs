@@ -51,6 +51,8 @@ pub struct View {
     pub addresses: BTreeMap<IpAddr, Status>,
     /// What could not be done.
     pub losses: Losses,
+    /// The sockets do not let through what arrives on the interfaces.
+    pub is_deaf: bool,
 }
 
 /// Counts of what could not be done, since the start.

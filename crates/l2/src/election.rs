@@ -9,6 +9,7 @@
 //! which is wherever MetalLB has one owner; otherwise it is the address itself.
 
 mod candidate;
+mod inability;
 mod why;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use std::net::IpAddr;
 use sha2::{Digest, Sha256};
 
 pub use self::candidate::refusal;
+pub use self::inability::{Inability, fingerprint};
 pub use self::why::NotAnnounced;
 
 /// A node, as far as an election needs to know it.
@@ -33,6 +35,8 @@ pub struct Node {
     /// It reports that it could answer for the address (interface, carrier, subnet), is not being
     /// drained and forwards traffic. Only [`Rules::must_be_able_to_serve`] reads it.
     pub is_able_to_serve: bool,
+    /// What it reports that it can't do. With any rules it goes behind the nodes that can.
+    pub inability: Inability,
 }
 
 /// An advertisement that applies to a Service: attached to the pool of its address, its
@@ -86,6 +90,8 @@ pub struct Election<'n> {
 /// A place in the order: smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank<'n> {
+    /// Behind all that can: where none can, the same node is elected as if all could.
+    is_unable: bool,
     preference: std::cmp::Reverse<u64>,
     hash: [u8; 32],
     /// Equal hashes do not happen; if they did, all nodes had to decide alike.
@@ -110,6 +116,7 @@ pub fn elect<'n>(
             // Services that share an address have equal advertisements, so preferences differ only
             // while objects are changing.
             eligible.max().map(|preference| Rank {
+                is_unable: node.inability.concerns(address),
                 preference: std::cmp::Reverse(preference),
                 hash: hash(&node.name, hashed),
                 name: &node.name,

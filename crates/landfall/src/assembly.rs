@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::AdminApi;
 use crate::announcing::{self, Announcing};
 use crate::backend::{self, Backend};
-use crate::cli::{AccessLogArgs, ChosenArgs};
+use crate::cli::{AccessLogArgs, ChosenArgs, WebhookOptions};
 use crate::data_plane::DataPlane;
 use crate::dry_run;
 use crate::instances::Instances;
@@ -70,6 +70,8 @@ pub struct Options {
     pub chosen: ChosenArgs,
     /// From one check of everything in the clouds to the next, at most.
     pub audit_every: Duration,
+    /// Where the API server asks about MetalLB's resources, if it does.
+    pub webhook: Option<WebhookOptions>,
 }
 
 /// The part of this replica among several.

@@ -39,6 +39,7 @@ pub use local::{pool_problems, resources};
 pub use openstack::of_cloud_conf;
 pub use report::{
     Adopted, Answer, CloudReport, Disabled, FoundOrphans, Orphan, Owners, Unusable, camel_cased,
+    cloud_calls,
 };
 
 backends! {

@@ -4,22 +4,29 @@ mod adopt;
 mod ask;
 mod chosen;
 mod cloud;
+mod reference;
+mod remarks;
 mod serve;
 mod speaker;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use landfall_config::access_log;
+use landfall_config::provider::openstack::SecurityGroups;
 
 pub use adopt::{AdoptArgs, AdoptFrom, AdoptMetalLbArgs, ApplyArgs};
 pub use ask::{CheckArgs, ExplainArgs, GetArgs, GetOutput, Kind, PlanArgs};
 pub use chosen::ChosenArgs;
 pub use cloud::OrphansArgs;
+pub use remarks::ReferenceArgs;
 pub use serve::{
     AccessLogArgs, ControllerArgs, DemoArgs, ElectionArgs, LeaseArgs, ServeClusterArgs, UpArgs,
+    WebhookOptions,
 };
-pub use speaker::SpeakerArgs;
+pub use speaker::{MembershipWay, SpeakerArgs};
 
 /// The default admin address.
 pub const DEFAULT_ADMIN: &str = "127.0.0.1:9640";
@@ -108,6 +115,23 @@ pub struct InstancesArgs {
     /// is put before the previous ones
     #[arg(long, value_name = "TEXT", value_parser = header_text)]
     pub user_agent: Vec<String>,
+    /// The layout of security groups on OpenStack: perCluster, or perService as with
+    /// cloud-provider-openstack; overrides landfall.yaml
+    #[arg(long, value_name = "LAYOUT", value_parser = layout)]
+    pub security_groups: Option<SecurityGroups>,
+    /// Whether Services with source ranges that OpenStack can't enforce are refused, instead of
+    /// exposed; overrides landfall.yaml
+    #[arg(long, value_name = "BOOL")]
+    pub strict_source_ranges: Option<bool>,
+}
+
+/// Returns a layout of security groups by its name in landfall.yaml.
+fn layout(text: &str) -> Result<SecurityGroups, String> {
+    match text {
+        "perCluster" => Ok(SecurityGroups::PerCluster),
+        "perService" => Ok(SecurityGroups::PerService),
+        _ => Err("write perCluster or perService".to_owned()),
+    }
 }
 
 /// A text that can stand in a header.
@@ -170,6 +194,30 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line
     Json,
+}
+
+// === impl Cli ===
+
+impl Cli {
+    /// Reads the command line. What is no command line ends the process with an explanation, and
+    /// so does a question for help.
+    pub fn read() -> Self {
+        Self::try_read(std::env::args_os().collect()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn try_read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        let mut program = reference::accepting(Self::command());
+        let matches = program.try_get_matches_from_mut(reference::renamed(arguments))?;
+        let cli = Self::from_arg_matches(&matches);
+        let mut cli = cli.map_err(|error| error.format(&mut program))?;
+        if let (Command::Controller(args), Some((_, given))) =
+            (&mut cli.command, matches.subcommand())
+        {
+            reference::apply(args, given)
+                .map_err(|why| program.error(ErrorKind::ValueValidation, why))?;
+        }
+        Ok(cli)
+    }
 }
 
 // === impl AccessLogFormat ===

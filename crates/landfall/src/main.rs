@@ -27,11 +27,10 @@ mod table;
 mod takeover;
 mod text;
 mod threaded_writer;
+mod webhook;
 
 use std::process::ExitCode;
 use std::time::Duration;
-
-use clap::Parser as _;
 
 use cli::{Cli, Command};
 use commands::{
@@ -55,7 +54,7 @@ const BLOCKED: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     // One TLS provider for the whole process. It can only be set already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let command = Cli::parse().command;
+    let command = Cli::read().command;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(CONTROL_THREADS)
         .thread_name("control")
@@ -114,7 +113,8 @@ async fn run(command: Command) -> anyhow::Result<bool> {
             Box::pin(up::run(args)).await.map(|()| true)
         }
         Command::Controller(args) => {
-            logging::start(args.log_format, "info")?;
+            logging::start(args.log_format, args.reference.level())?;
+            args.reference.report();
             Box::pin(controller::run(args)).await.map(|()| true)
         }
         Command::Speaker(args) => {

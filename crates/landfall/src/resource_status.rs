@@ -17,8 +17,11 @@ use landfall_kube::{CustomResources, ResourceReports};
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider as _;
 use landfall_model::reason::{Reason, Severity};
-use landfall_model::rows::{PoolOrigin, ResourceKind, ResourceProblem, ResourceRow};
+use landfall_model::rows::{
+    AcceptedResource, PoolOrigin, ResourceKind, ResourceProblem, ResourceRow,
+};
 use landfall_model::view::PoolView;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
@@ -37,6 +40,9 @@ type Id = (ResourceKind, ServiceKey);
 struct ReportedResources {
     statuses: BTreeMap<Id, Value>,
     said: BTreeMap<Id, BTreeSet<String>>,
+    /// The last two versions of each object with which nothing was wrong, the later one first: an
+    /// object may be looked at before it is known what is wrong with it.
+    valid: BTreeMap<Id, Vec<AcceptedResource>>,
 }
 
 /// What is to be reported.
@@ -139,6 +145,7 @@ impl ReportedResources {
         let known: BTreeSet<Id> = rows.iter().map(|row| id(row)).collect();
         self.statuses.retain(|id, _| known.contains(id));
         self.said.retain(|id, _| known.contains(id));
+        self.valid.retain(|id, _| known.contains(id));
         let mut due = Reports::default();
         for row in rows {
             let concerned = problems.iter();
@@ -150,8 +157,9 @@ impl ReportedResources {
                 _ => None,
             };
             self.said_now(row, &reasons, before.cloned().as_ref(), &mut due);
+            let valid = self.valid_version(row, &reasons);
             let before = self.statuses.get(&id(row));
-            if let Some(status) = status(row, usage, &reasons, before, now) {
+            if let Some(status) = status(row, usage, &reasons, valid, before, now) {
                 due.statuses.push((row.clone(), status));
             }
         }
@@ -161,6 +169,25 @@ impl ReportedResources {
     /// Notes that a status was written.
     fn wrote(&mut self, row: &ResourceRow, status: Value) {
         self.statuses.insert(id(row), status);
+    }
+
+    /// Notes a version with which nothing is wrong. Returns the last one before, where that is in
+    /// force in place of what is written.
+    fn valid_version(
+        &mut self,
+        row: &ResourceRow,
+        reasons: &[&Reason],
+    ) -> Option<AcceptedResource> {
+        let version = version_of(row);
+        let known = self.valid.entry(id(row)).or_default();
+        if is_refused(reasons) {
+            return known.iter().find(|it| **it != version).cloned();
+        }
+        if known.first() != Some(&version) {
+            known.insert(0, version);
+            known.truncate(2);
+        }
+        None
     }
 
     /// Adds the events of reasons that were not there at the last call. What a status says that
@@ -192,6 +219,20 @@ impl ReportedResources {
     }
 }
 
+/// What of an object a process needs that starts while the next version is not valid.
+fn version_of(row: &ResourceRow) -> AcceptedResource {
+    let annotations = row.annotations.iter();
+    let ours = annotations.filter(|(key, _)| key.starts_with("landfall.dev/"));
+    AcceptedResource {
+        annotations: ours.map(|(key, it)| (key.clone(), it.clone())).collect(),
+        spec: row.spec.clone(),
+    }
+}
+
+fn is_refused(reasons: &[&Reason]) -> bool {
+    reasons.iter().any(|it| it.severity == Severity::Error)
+}
+
 fn id(row: &ResourceRow) -> Id {
     (row.kind, row.key.clone())
 }
@@ -202,6 +243,7 @@ fn status(
     row: &ResourceRow,
     usage: Option<&PoolView>,
     reasons: &[&Reason],
+    valid: Option<AcceptedResource>,
     before: Option<&Value>,
     now: Timestamp,
 ) -> Option<Value> {
@@ -213,6 +255,17 @@ fn status(
         status["assignedIPv6"] = count(view.assigned_ipv6);
         status["availableIPv4"] = count(view.available_ipv4);
         status["availableIPv6"] = count(view.available_ipv6);
+        record(
+            &mut status,
+            "cooling",
+            &view.cooling,
+            view.cooling.is_empty(),
+        );
+    }
+    match valid {
+        Some(valid) => record(&mut status, "accepted", &valid, false),
+        None if is_refused(reasons) => {}
+        None => record(&mut status, "accepted", &Value::Null, true),
     }
     let was = before.and_then(condition);
     if !reasons.is_empty() || was.is_some() {
@@ -220,6 +273,17 @@ fn status(
     }
     let is_empty = status.as_object().is_none_or(serde_json::Map::is_empty);
     (!is_empty && before != Some(&status)).then_some(status)
+}
+
+/// Writes what the next process needs into a status, or takes it away.
+fn record(status: &mut Value, field: &str, value: &impl Serialize, is_over: bool) {
+    let Some(fields) = status.as_object_mut() else {
+        return;
+    };
+    match serde_json::to_value(value) {
+        Ok(value) if !is_over => drop(fields.insert(field.to_owned(), value)),
+        _ => drop(fields.remove(field)),
+    }
 }
 
 fn condition(status: &Value) -> Option<&Value> {

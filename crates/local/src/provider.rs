@@ -1,6 +1,7 @@
 //! The provider itself: the shell around planning, the allocator and the data plane.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -31,13 +32,18 @@ use crate::status;
 use crate::step::Step;
 use crate::support::support;
 
+/// In so many parts it is kept what was seen of Services.
+const SEEN_PARTS: usize = 16;
+
 /// Serves Services on this machine.
 #[derive(Debug)]
 pub struct Local {
     pub(crate) listeners: Listeners,
     /// The members of each Service as they were seen last; none since a step changed them. Locked
-    /// while members are read, so that what was read first does not replace what was read last.
-    seen: Mutex<HashMap<Uid, Members>>,
+    /// while members are read, so that what was read first does not replace what was read last:
+    /// each part for the Services whose hash leads there, so that others need not wait.
+    seen: [Mutex<HashMap<Uid, Members>>; SEEN_PARTS],
+    hasher: RandomState,
     /// The Services that the data plane changes from the beginning on.
     changes: Option<Subscription>,
     /// Of which Services clients are refused.
@@ -119,7 +125,8 @@ impl Local {
         let changes = proxy.map(|proxy| proxy.changes().subscribe());
         Self {
             listeners,
-            seen: Mutex::default(),
+            seen: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::new(),
             changes,
             shortages: Mutex::default(),
             profile,
@@ -130,13 +137,17 @@ impl Local {
         self.listeners.state()
     }
 
-    fn seen(&self) -> MutexGuard<'_, HashMap<Uid, Members>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self, service: &Uid) -> MutexGuard<'_, HashMap<Uid, Members>> {
+        let [first, ..] = &self.seen;
+        let place = self.hasher.hash_one(service) % SEEN_PARTS as u64;
+        let part = usize::try_from(place).ok().and_then(|at| self.seen.get(at));
+        let part = part.unwrap_or(first);
+        part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the members of a Service, and whether they are not as they were seen last.
     pub(crate) fn look(&self, service: &Uid) -> (Members, bool) {
-        let mut seen = self.seen();
+        let mut seen = self.seen(service);
         let members = live::members(&self.listeners, service);
         let turned = note(&mut seen, service, &members);
         (members, turned)
@@ -223,7 +234,7 @@ impl Provider for Local {
     async fn apply(&self, step: &Step) -> Result<Applied, ProviderError> {
         // The reconcile reads the members when all steps are done. If it does not get there, the
         // next change of them is news.
-        self.seen().remove(step.service());
+        self.seen(step.service()).remove(step.service());
         match step {
             Step::Address(step) => self.state().addressing.apply(step, Instant::now()),
             step => self.listeners.apply(step).await,
@@ -251,6 +262,7 @@ impl Provider for Local {
             })
             .map(|(uid, _, _)| uid.clone())
             .collect();
+        lost.sort_unstable();
         lost.dedup();
         Ok(lost)
     }

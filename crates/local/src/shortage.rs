@@ -15,11 +15,6 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// After this long without a refusal it is over, so that it is reported no more often than this.
 const CALM: Duration = Duration::from_secs(600);
 
-/// While nothing more is refused, all Services are read again only to notice the end: after a
-/// multiple of the time that this took, or after a minute.
-const REST: u32 = 2000;
-const LONGEST_REST: Duration = Duration::from_secs(60);
-
 /// What was seen of each Service until now. Pure.
 #[derive(Debug, Default)]
 pub(crate) struct Shortages {
@@ -29,8 +24,8 @@ pub(crate) struct Shortages {
     looked: bool,
     /// How often anything was refused in the whole process.
     all: u64,
-    /// Before this nothing is read unless more was refused.
-    rests_until: Option<Instant>,
+    /// Whether that had risen at the last check.
+    rising: bool,
 }
 
 #[derive(Debug, Default)]
@@ -52,16 +47,13 @@ pub struct Shared {
 // === impl Shortages ===
 
 impl Shortages {
-    /// Whether a look can find anything: with ten thousand Services it is some work.
+    /// Whether a look can find anything: with ten thousand Services it is some work. `all`: how
+    /// often anything was refused in the whole process.
     pub(crate) fn is_due(&mut self, all: u64, now: Instant) -> bool {
-        let is_new = std::mem::replace(&mut self.all, all) != all;
-        let rests = self.rests_until.is_some_and(|until| now < until);
-        is_new || !self.looked || (!rests && self.rows.values().any(|row| row.rose.is_some()))
-    }
-
-    /// Takes how long a look took.
-    pub(crate) fn rest(&mut self, took: Duration, now: Instant) {
-        self.rests_until = Some(now + (took * REST).min(LONGEST_REST));
+        let rises = std::mem::replace(&mut self.all, all) != all;
+        // A refusal is counted in the whole process before it is counted at its listener.
+        let rose = std::mem::replace(&mut self.rising, rises);
+        rises || rose || !self.looked || self.rows.values().any(|row| row.is_over(now))
     }
 
     /// Takes how many clients of each Service were refused ever. Returns the Services of which it
@@ -77,7 +69,9 @@ impl Shortages {
             if refused > std::mem::replace(&mut row.refused, refused) && looked {
                 row.rose = Some(now);
             }
-            row.rose = row.rose.filter(|at| now.duration_since(*at) < CALM);
+            if row.is_over(now) {
+                row.rose = None;
+            }
             if before.is_some() != row.rose.is_some() {
                 turned.push(uid);
             }
@@ -94,6 +88,15 @@ impl Shortages {
     /// Whether clients of the Service are refused.
     pub(crate) fn has(&self, service: &Uid) -> bool {
         self.rows.get(service).is_some_and(|row| row.rose.is_some())
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    /// Whether clients were refused, and none for a while.
+    fn is_over(&self, now: Instant) -> bool {
+        self.rose.is_some_and(|at| now.duration_since(at) >= CALM)
     }
 }
 
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nothing_is_refused_no_service_is_checked() {
+    fn services_are_checked_after_refusals_and_when_their_end_is_due_and_at_no_other_time() {
         let (mut seen, start) = (Shortages::default(), Instant::now());
         let web = Uid::new("web");
         let refused = |count| BTreeMap::from([(web.clone(), count)]);
@@ -146,26 +149,17 @@ mod tests {
         seen.look(refused(0), start);
         assert!(!seen.is_due(0, start));
         assert!(seen.is_due(3, start));
+        assert_eq!(seen.look(refused(3), start), std::slice::from_ref(&web));
+        assert!(seen.is_due(3, start), "it may have been counted since");
         seen.look(refused(3), start);
-        assert!(seen.is_due(3, start), "its end is to be noticed");
-        seen.look(refused(3), start + CALM);
         assert!(!seen.is_due(3, start));
-    }
-
-    #[test]
-    fn the_longer_a_look_takes_the_less_often_the_end_is_looked_for() {
-        let (mut seen, start) = (Shortages::default(), Instant::now());
-        let refused = |count| BTreeMap::from([(Uid::new("web"), count)]);
-        seen.look(refused(0), start);
-        seen.look(refused(3), start);
-        let after = |time| start + Duration::from_secs(time);
-        assert!(seen.is_due(3, start));
-        seen.rest(Duration::from_millis(20), start);
-        assert!(!seen.is_due(3, after(39)));
-        assert!(seen.is_due(3, after(40)));
-        assert!(seen.is_due(4, after(1)), "more was refused");
-        seen.rest(Duration::from_secs(1), start);
-        assert!(seen.is_due(4, after(60)));
+        assert!(!seen.is_due(3, start + CALM - INTERVAL));
+        assert!(seen.is_due(3, start + CALM));
+        assert_eq!(
+            seen.look(refused(3), start + CALM),
+            std::slice::from_ref(&web)
+        );
+        assert!(!seen.is_due(3, start + CALM));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::observed::Opened;
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub addressing: Addressing,
-    listeners: BTreeMap<Uid, BTreeMap<ListenerId, Opened>>,
+    listeners: HashMap<Uid, BTreeMap<ListenerId, Opened>>,
     /// Whose listener serves there.
     serving: HashMap<ListenerId, Uid>,
 }

@@ -46,12 +46,10 @@ pub async fn watch_health(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: C
 /// been for a while. Until cancelled.
 pub async fn watch_shares(local: Arc<Local>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
     loop {
-        let began = Instant::now();
         let all = local.proxy().map_or(0, |proxy| proxy.pressure().shortages);
-        if local.shortages().is_due(all, began) {
+        if local.shortages().is_due(all, Instant::now()) {
             let refused = refused(&local);
             let turned = local.shortages().look(refused, Instant::now());
-            local.shortages().rest(began.elapsed(), Instant::now());
             for uid in turned {
                 if wakes.send(uid).await.is_err() {
                     return;

@@ -72,6 +72,16 @@ pub struct Membership {
     address: SocketAddr,
 }
 
+/// The other end of a membership that is known from elsewhere than datagrams.
+#[derive(Debug)]
+pub struct Feed {
+    /// What this node wants, of which the metadata are for the others.
+    pub wanted: watch::Receiver<Wanted>,
+    /// What is known of the others.
+    pub view: watch::Sender<Arc<View>>,
+    _counts: watch::Sender<Counts>,
+}
+
 /// Why no task could be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -154,6 +164,25 @@ impl Membership {
             counts,
             address,
         })
+    }
+
+    /// A membership without a task of its own, and what feeds it. `known`: what is known so far.
+    pub fn fed(wanted: Wanted, known: View, address: SocketAddr) -> (Self, Feed) {
+        let (wanted, wanted_there) = watch::channel(wanted);
+        let (view_there, view) = watch::channel(Arc::new(known));
+        let (counts_there, counts) = watch::channel(Counts::default());
+        let membership = Self {
+            wanted,
+            view,
+            counts,
+            address,
+        };
+        let feed = Feed {
+            wanted: wanted_there,
+            view: view_there,
+            _counts: counts_there,
+        };
+        (membership, feed)
     }
 
     /// Changes what this node wants. Of several changes in a row the task may see only the last.

@@ -13,6 +13,7 @@
 //! others than the holders of a key, makes it panic or change its view.
 
 pub mod driver;
+pub mod lease;
 pub mod machine;
 pub mod member;
 pub mod packet;

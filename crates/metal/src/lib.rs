@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cooling;
 mod data_plane;
 mod events;
 mod observed;

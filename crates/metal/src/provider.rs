@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use jiff::Timestamp;
 use landfall_addressing::{AddressStep, Addressing, plan, plan_removal};
 use landfall_metallb::{Config, Findings};
 use landfall_model::Uid;
@@ -24,6 +25,7 @@ use landfall_model::view::PoolView;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::cooling::{Ends, Now};
 use crate::data_plane::DataPlane;
 use crate::events::event_reason;
 use crate::observed::{Announced, Observed};
@@ -60,6 +62,8 @@ struct State {
     findings: Findings,
     /// The Services whose last plan was refused.
     refused: BTreeSet<Uid>,
+    /// Until when released addresses are kept.
+    ends: Ends,
 }
 
 // === impl Metal ===
@@ -139,6 +143,13 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+fn both_clocks() -> Now {
+    Now {
+        instant: now(),
+        wall: Timestamp::now(),
+    }
+}
+
 /// Sends the Services that were refused an address whenever one can be given out again. Until
 /// cancelled.
 pub async fn watch_cooling(metal: Arc<Metal>, wakes: mpsc::Sender<Uid>, cancel: CancellationToken) {
@@ -211,7 +222,12 @@ impl Provider for Metal {
     }
 
     fn restore_claims(&self, claims: &[Claim]) {
-        self.state().addressing.restore_claims(claims);
+        let mut state = self.state();
+        let State {
+            addressing, ends, ..
+        } = &mut *state;
+        addressing.restore_claims(claims);
+        ends.restore(addressing, both_clocks());
     }
 
     fn on_planned(&self, service: &Uid, refused: bool) {
@@ -260,6 +276,10 @@ impl Provider for Metal {
         let mut state = self.state();
         // By the same rules, so that what is wrong with pools is among the findings.
         state.addressing.set_pools(rows);
+        let State {
+            addressing, ends, ..
+        } = &mut *state;
+        ends.restore(addressing, both_clocks());
         let (config, findings) = Config::build(rows, &state.resources, &state.config);
         let reasons = findings.reasons();
         (state.config, state.findings) = (config, findings);
@@ -279,7 +299,13 @@ impl Provider for Metal {
     }
 
     fn pools(&self) -> Vec<PoolView> {
-        self.state().addressing.pools()
+        let mut state = self.state();
+        let State {
+            addressing, ends, ..
+        } = &mut *state;
+        let mut views = addressing.pools();
+        ends.show(addressing, &mut views, both_clocks());
+        views
     }
 }
 

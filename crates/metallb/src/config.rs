@@ -63,6 +63,12 @@ pub struct BgpAdvertised {
     pub communities: BTreeSet<CommunityValue>,
 }
 
+const NO_PROFILE: &str = "there is no BFDProfile of this name";
+const NO_COMMUNITY: &str = "no Community defines this name";
+
+/// What is wrong as long as another object is not there.
+pub(crate) const LATER: [&str; 2] = [NO_PROFILE, NO_COMMUNITY];
+
 // === impl Config ===
 
 impl Config {
@@ -153,7 +159,7 @@ impl Config {
             if let Some(profile) = &peer.bfd_profile
                 && self.bfd_profile(profile).is_none()
             {
-                let message = "there is no BFDProfile of this name";
+                let message = NO_PROFILE;
                 let remedy = "create it, or correct the name";
                 let reason = refusal("spec.bfdProfile", profile, message, remedy);
                 let key = key.clone();

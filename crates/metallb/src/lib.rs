@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod bfd_profile;
 mod bgp_advertisement;
 mod bgp_peer;
@@ -37,6 +38,7 @@ mod service_bgp_status;
 mod service_l2_status;
 mod time;
 
+pub use admission::{Proposal, Verdict};
 pub use bfd_profile::BfdProfile;
 pub use bgp_advertisement::{BgpAdvertisement, CommunityRef};
 pub use bgp_peer::{BgpPeer, Password, PasswordSource, PeerAddress, RemoteAsn, Timers};

@@ -61,24 +61,28 @@ impl<T: PartialEq> Candidates<T> {
             fields.finish();
             let refused = reasons.iter().any(|it| it.severity == Severity::Error);
             let value = value.filter(|_| !refused).map(Arc::new);
-            let before = last.get(&row.key);
+            let before = last.get(&row.key).cloned();
+            // At a start what was valid last is on record.
+            let before = before.or_else(|| accepted(row, &read).map(Arc::new));
             if value.is_none() && before.is_some() {
                 reasons.push(as_it_was());
             }
             let located = reasons.into_iter().map(|reason| located(reason, row));
             findings.add(&ObjectName::from(&**row), located);
-            let rank = match (&value, before) {
+            let rank = match (&value, &before) {
                 (None, _) => Rank::AsItWas,
                 (Some(value), Some(before)) if value == before => Rank::AsItWas,
                 (Some(_), Some(_)) => Rank::Changed,
+                // Before those of which it is recorded that they are not in force as written.
+                (Some(_), None) if last.is_empty() => Rank::AsItWas,
                 (Some(_), None) => Rank::New,
             };
-            all.extend(value.or_else(|| before.cloned()).map(|value| Candidate {
+            all.extend(value.or_else(|| before.clone()).map(|value| Candidate {
                 rank,
                 created: row.created,
                 key: row.key.clone(),
                 value,
-                before: before.filter(|_| rank == Rank::Changed).cloned(),
+                before: before.filter(|_| rank == Rank::Changed),
             }));
         }
         all.sort_by(|a, b| {
@@ -132,6 +136,20 @@ impl<T: PartialEq> Candidates<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ServiceKey, &T)> {
         self.all.iter().map(|it| (&it.key, &*it.value))
     }
+}
+
+/// Reads the version of an object that was valid last, if it is recorded.
+fn accepted<T>(
+    row: &ResourceRow,
+    read: impl Fn(&mut Fields<'_, '_>, &ResourceRow) -> Option<T>,
+) -> Option<T> {
+    let accepted = row.accepted.as_ref()?;
+    let mut reasons = Vec::new();
+    let mut fields = Fields::of_spec(&accepted.spec, &mut reasons);
+    let value = read(&mut fields, row);
+    fields.finish();
+    let refused = reasons.iter().any(|it| it.severity == Severity::Error);
+    value.filter(|_| !refused)
 }
 
 /// Makes the remark that an older version stays in force.

@@ -69,8 +69,8 @@ pub struct NodeTarget {
     pub address: IpAddr,
     /// `spec.providerID`: which server of the cloud it is.
     pub provider_id: Option<Arc<str>>,
-    /// Addresses of the Service's further families, for what is reached by another family than
-    /// members are.
+    /// Its other addresses, of the Service's families: for what is reached by another family than
+    /// members are, or over another network.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub others: Vec<IpAddr>,
 }

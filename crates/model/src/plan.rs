@@ -2,6 +2,8 @@
 //! what has to end before more can be planned, and what follows after that.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -69,6 +71,9 @@ pub struct PlannedStep {
     /// The step as data.
     pub detail: serde_json::Value,
 }
+
+/// Hashes what is written.
+struct Hashing(DefaultHasher);
 
 /// What a line of a plan is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -143,7 +148,12 @@ impl<S> Plan<S> {
 impl<S: fmt::Display + Serialize> Plan<S> {
     /// The plan as text and data: the steps, what follows, and what is waited for.
     pub fn describe(&self) -> Vec<PlannedStep> {
-        let steps = self.steps.iter().map(|planned| PlannedStep {
+        self.describe_after(0)
+    }
+
+    /// Describes the plan without its first steps, which were `tried`.
+    pub fn describe_after(&self, tried: usize) -> Vec<PlannedStep> {
+        let steps = self.steps.iter().skip(tried).map(|planned| PlannedStep {
             step: planned.step.to_string(),
             because: planned.because.clone(),
             kind: PlannedKind::Change,
@@ -167,6 +177,30 @@ impl<S: fmt::Display + Serialize> Plan<S> {
             }),
         });
         steps.chain(upcoming).chain(waits).collect()
+    }
+}
+
+// === impl Planned ===
+
+impl<S: fmt::Display + Serialize> Planned<S> {
+    /// Distinguishes steps by all that they would write, within this process.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hashing = Hashing(DefaultHasher::new());
+        // Nothing that is hashed fails to be written.
+        let _ = write!(hashing, "{}", self.step);
+        let _ = serde_json::to_writer(&mut hashing, &self.step);
+        hashing.0.finish()
+    }
+}
+
+impl io::Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -8,7 +8,6 @@
 //! replaces the object takes the annotation away without meaning to.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
@@ -70,10 +69,9 @@ fn word(uid: &str, key: &str, value: &str) -> String {
     }
     let name = key.strip_prefix(STATE_DOMAIN).unwrap_or(key);
     let mut word = format!("{name}=sha256:");
-    for byte in digest.finalize() {
-        // Writing into a text can't fail.
-        let _ = write!(word, "{byte:02x}");
-    }
+    let digits = digest.finalize().into_iter();
+    let digits = digits.flat_map(|byte| [byte >> 4, byte & 0xf]);
+    word.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
     word
 }
 

@@ -24,7 +24,9 @@ use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
 pub use packed::{OwnershipFields, PackedService, PackedSlice};
-pub use resource::{ResourceKind, ResourceProblem, ResourceRow};
+pub use resource::{
+    AcceptedResource, Cooling, CoolingAddress, ResourceKind, ResourceProblem, ResourceRow,
+};
 
 /// A Service.
 #[derive(Clone, Debug, PartialEq)]

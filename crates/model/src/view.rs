@@ -17,6 +17,7 @@ use crate::listener::{
 };
 use crate::plan::PlannedStep;
 use crate::reason::Reason;
+use crate::rows::CoolingAddress;
 use crate::status::ServiceStatus;
 
 /// Everything one running instance knows.
@@ -74,6 +75,9 @@ pub struct PoolView {
     /// IPv6 addresses in use by the namespace that has the most.
     #[serde(default)]
     pub largest_ipv6: u64,
+    /// Addresses that no Service gets yet because another one released them.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cooling: Vec<CoolingAddress>,
 }
 
 /// One Service: spec, address, listeners, members, and why each is as it is.
@@ -235,7 +239,7 @@ pub struct MeasuredView {
 }
 
 /// Times counted by size, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimesView {
     /// Upper bounds in rising order, each with the times that fit under it and under no lower one.
     pub buckets: Vec<(u64, u64)>,
@@ -380,7 +384,7 @@ pub struct SecretsView {
 }
 
 /// Requests of one kind to a cloud, since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloudCallsView {
     /// The instance that asked.
@@ -391,10 +395,8 @@ pub struct CloudCallsView {
     pub resource: String,
     /// `ok`, or the kind of error. A small, fixed set.
     pub outcome: String,
-    /// How many.
-    pub count: u64,
-    /// How long they took together, in seconds.
-    pub seconds: f64,
+    /// How many, and how long they took.
+    pub times: TimesView,
 }
 
 /// Observations counted by size.

@@ -46,8 +46,9 @@ pub use accepted::{accepted_from_text, accepted_to_text};
 pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,
+    accepted_pool,
 };
-pub use print::{PrintedService, printed_service, service_list, service_to_json};
+pub use print::{PrintedService, remembered_service, service_list, service_to_json};
 pub use resource::Resource;
 pub use secret::{Secret, TLS_SECRET_TYPE};
 pub use service::{

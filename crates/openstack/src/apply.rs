@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use crate::client::{ApiError, ErrorKind};
 use crate::errors::failure;
 use crate::memory::{ExpectedGraph, afterwards};
-use crate::objects::Id;
+use crate::names::SERVICE_PREFIX;
+use crate::objects::{Id, LoadBalancer};
 use crate::provider::OpenStack;
 use crate::refusal;
 use crate::refusal::{is_lasting, option_of};
@@ -50,7 +51,7 @@ impl OpenStack {
             tracing::debug!(%step, %error, "refused");
             let mut failure = failure(&error);
             if is_lasting(&error)
-                && let Some(option) = option_of(step, &error)
+                && let Some(option) = option_of(step, &error, self.joins(step))
             {
                 failure.reason = failure.reason.at(option);
             }
@@ -70,6 +71,24 @@ impl OpenStack {
             }
             failure
         })
+    }
+
+    /// Whether a write marks a load balancer of another Service as one that this Service shares.
+    fn joins(&self, step: &Step) -> bool {
+        let Step::UpdateLoadBalancer {
+            load_balancer,
+            changes,
+        } = step
+        else {
+            return false;
+        };
+        let memory = self.memory();
+        let row = memory.balancers.get(load_balancer).map(|known| &known.row);
+        let comes = |tag: &String| {
+            let is_new = |row: &LoadBalancer| row.name != *tag && !row.tags.contains(tag);
+            tag.starts_with(SERVICE_PREFIX) && row.is_some_and(is_new)
+        };
+        changes.name.is_none() && changes.tags.iter().flatten().any(comes)
     }
 
     /// Notes that a load balancer is waited for; returns when to look again.
@@ -153,6 +172,7 @@ impl OpenStack {
         let error = match written {
             Ok(()) => {
                 memory.changed(&id, now);
+                memory.note_source_ip(step, true);
                 if let Some(key) = refusal::key(step) {
                     memory.attempts.accept(&key);
                 }
@@ -174,6 +194,12 @@ impl OpenStack {
             ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
                 after: self.poll_interval_with(&memory),
             }),
+            // Another plan is made, with the algorithm that every driver for OVN knows.
+            ErrorKind::Invalid | ErrorKind::Unsupported if memory.note_source_ip(step, false) => {
+                Ok(Applied::Later {
+                    after: Duration::ZERO,
+                })
+            }
             ErrorKind::Invalid | ErrorKind::Unsupported | ErrorKind::Conflict
                 if matches!(step, Step::UpdatePool { lenient: true, .. }) =>
             {

@@ -4,7 +4,7 @@
 //! ```text
 //!  Cloud::listeners()         octavia, neutron, barbican: addresses, bodies, types
 //!    landfall_rest::Client    envelope, pages, 401, throttle, timeout, redaction, transport
-//!      session (one token) ── identity (Keystone) ── catalog
+//!      session (one token) ── identity (Keystone) ── credentials, catalog
 //!      errors                 how these services word their errors
 //! ```
 //!
@@ -13,6 +13,7 @@
 pub mod auth;
 mod barbican;
 mod catalog;
+mod credentials;
 mod errors;
 mod identity;
 mod neutron;
@@ -27,12 +28,13 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use landfall_rest::{Client, Exchange};
-use tokio::sync::OnceCell;
 
 use crate::objects::Id;
 use identity::Identity;
 use session::OpenStackApi;
+use version::LastVersion;
 
+pub use credentials::CredentialsSource;
 pub use landfall_rest::{
     Answering, ApiError, CallCount, CallKey, ErrorKind, InProcess, NoAnswer, Query, Timeouts, Tls,
     Transport, TransportError,
@@ -63,7 +65,7 @@ pub enum CloudError {
 struct Inner {
     config: CloudConfig,
     client: Client<OpenStackApi>,
-    version: OnceCell<ApiVersion>,
+    version: LastVersion,
 }
 
 // === impl Cloud ===
@@ -80,12 +82,12 @@ impl Cloud {
         let identity = Identity::new(&config).map_err(CloudError::AuthUrl)?;
         let user_agent = HeaderValue::from_str(&config.user_agent)
             .map_err(|_| CloudError::UserAgent(config.user_agent.clone()))?;
-        let secret = auth::secret(&config.auth).clone();
-        let exchange = Exchange::new(transport, user_agent, errors::FORMAT, secret);
+        let exchange = Exchange::new(transport, user_agent, errors::FORMAT);
+        exchange.hide(auth::secret(&config.auth));
         let api = OpenStackApi::new(identity);
         Ok(Self(Arc::new(Inner {
             client: Client::new(api, exchange, config.timeouts, config.body_limit),
-            version: OnceCell::new(),
+            version: LastVersion::default(),
             config,
         })))
     }
@@ -99,6 +101,12 @@ impl Cloud {
     /// Returns the project that the token is for; `None` when it is for a domain.
     pub async fn project_id(&self) -> Result<Option<Id>, ApiError> {
         Ok(self.client().session().await?.project_id.clone())
+    }
+
+    /// Returns why credentials that have changed are not in use.
+    pub fn credentials_problem(&self) -> Option<String> {
+        let problem = self.client().api().credentials().problem()?;
+        Some(format!("cloud at {}: {problem}", self.config().auth_url))
     }
 
     /// Returns the limit of bodies in bytes: larger ones are not sent. It shrinks when the cloud
@@ -120,7 +128,7 @@ impl Cloud {
         &self.0.client
     }
 
-    fn version_cell(&self) -> &OnceCell<ApiVersion> {
+    fn last_version(&self) -> &LastVersion {
         &self.0.version
     }
 }

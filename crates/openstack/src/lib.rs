@@ -18,6 +18,7 @@ mod apply;
 pub mod client;
 pub mod configured;
 mod errors;
+mod fares;
 mod features;
 mod graph;
 mod kind;

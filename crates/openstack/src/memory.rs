@@ -19,10 +19,13 @@ use landfall_model::rows::Family;
 use landfall_model::{Reason, Uid};
 use tokio::time::Instant;
 
+use crate::fares::Troubles;
 use crate::graph::Graph;
 use crate::names::service_of;
-use crate::objects::{Id, LoadBalancer, Provisioning, Subnet};
+use crate::objects::{Id, LoadBalancer, Pool, PoolAlgorithm, Provisioning, Subnet};
 use crate::observed::Attempts;
+use crate::settings::OVN;
+use crate::step::Step;
 use crate::target::WantedListener;
 use attempts::AttemptLog;
 use phase::Phase;
@@ -69,6 +72,8 @@ pub(crate) struct Memory {
     pub(crate) looks_before_groups: HashMap<String, u8>,
     /// What other programs had changed of the load balancers of Services, until it is put right.
     pub(crate) drift: HashMap<Uid, Reason>,
+    /// What carries no traffic in load balancers, as the last audit saw it.
+    pub(crate) troubles: HashMap<Id, Troubles>,
     /// Lists older than this lack our own last writes to groups and ports.
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.
@@ -90,8 +95,11 @@ pub(crate) struct Caches {
     /// Octavia providers that give a load balancer no further VIP, and Services that were refused
     /// one for an unknown reason.
     pub(crate) one_vip_only: HashSet<String>,
-    /// Certificates that were seen in Barbican.
-    pub(crate) certificates: HashSet<String>,
+    /// Certificates that were seen in Barbican, and when.
+    pub(crate) certificates: HashMap<String, Instant>,
+    /// Whether OVN's driver takes the algorithm `SOURCE_IP`, once that was seen: no version of the
+    /// API states it.
+    pub(crate) ovn_takes_source_ip: Option<bool>,
 }
 
 /// What is remembered of a load balancer.
@@ -174,8 +182,29 @@ impl Memory {
         self.expected.retain(|_, it| it.balancer != *id);
     }
 
+    /// Notes whether Octavia took a write, where it depends on OVN's driver: whether it knows the
+    /// algorithm `SOURCE_IP`. Returns whether the write is such a one.
+    pub(crate) fn note_source_ip(&mut self, step: &Step, taken: bool) -> bool {
+        let algorithm = match step {
+            Step::CreatePool { pool, .. } => Some(&pool.algorithm),
+            Step::UpdatePool { changes, .. } => changes.lb_algorithm.as_ref(),
+            _ => None,
+        };
+        let row = step.locks().and_then(|id| self.balancers.get(id));
+        let by_ovn = row.is_some_and(|known| known.row.provider == OVN);
+        let is_such = by_ovn && algorithm == Some(&PoolAlgorithm::SourceIp);
+        if is_such {
+            self.caches.ovn_takes_source_ip = Some(taken);
+        }
+        is_such
+    }
+
     /// Notes what was read of a load balancer.
     pub(crate) fn has_read(&mut self, balancer: &LoadBalancer, graph: &Arc<Graph>) {
+        let by_source = |pool: &Pool| pool.lb_algorithm == PoolAlgorithm::SourceIp;
+        if balancer.provider == OVN && graph.pools.iter().any(by_source) {
+            self.caches.ovn_takes_source_ip = Some(true);
+        }
         let known = self.known(&balancer.id);
         known.row = balancer.clone();
         known.graph = Some(graph.clone());

@@ -21,6 +21,13 @@ pub const UID_PREFIX: &str = "landfall_service_";
 /// namespace follows.
 pub const SHARER_PREFIX: &str = "landfall_shared_by_";
 
+/// What begins the name of a listener that shows whether the cloud takes one like it.
+pub(crate) const TRIED_PREFIX: &str = "tried_";
+
+/// The tag of a load balancer whose Service has left it to others and wanted its floating IP kept:
+/// the last of them leaves it, too.
+pub const KEEPS_FLOATING_IP: &str = "landfall_keeps_floating_ip";
+
 /// What the load balancer of a Service's second family has at the end of its name and of its marks.
 /// No name of a Service has a full stop in it.
 const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];
@@ -254,11 +261,10 @@ impl Names {
         rule_owner(description).is_some_and(|(owner, _)| owner == service)
     }
 
-    /// Whether tags say that the object belongs to another cluster.
+    /// Whether tags say that the object belongs to another cluster. Where our own id can't be read,
+    /// only the Service's UID shows that a marked one is ours.
     pub fn of_another_cluster(&self, tags: &[String]) -> bool {
-        let Some(own) = &self.cluster_tag else {
-            return false;
-        };
+        let own = self.cluster_tag.as_ref().unwrap_or(&self.uid_tag);
         let mut clusters = tags.iter().filter(|tag| tag.starts_with(CLUSTER_PREFIX));
         clusters.next().is_some() && !tags.contains(own)
     }
@@ -271,6 +277,23 @@ mod tests {
     fn names(cluster: &str, namespace: &str, name: &str) -> Names {
         let uid = Uid::new("0f2a-11");
         Names::new(cluster, Some("ks"), &ServiceKey::new(namespace, name), &uid)
+    }
+
+    #[test]
+    fn without_an_id_of_the_cluster_what_another_one_has_marked_is_still_its_own() {
+        let service = ServiceKey::new("default", "web");
+        let names = |cluster| Names::new("c1", cluster, &service, &Uid::new("u1"));
+        let is_others = |cluster, tags: &[&str]| {
+            let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            names(cluster).of_another_cluster(&tags)
+        };
+        let of_us = ["kube_cluster_id_ks", "landfall_service_u1"];
+        let of_others = ["kube_cluster_id_other", "landfall_service_u2"];
+        for cluster in [Some("ks"), None] {
+            assert!(!is_others(cluster, &of_us), "{cluster:?}");
+            assert!(is_others(cluster, &of_others), "{cluster:?}");
+            assert!(!is_others(cluster, &["mine"]), "{cluster:?}");
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ mod groups;
 pub(crate) mod members;
 mod removal;
 mod rename;
+mod waiting;
 
-use landfall_model::plan::{Plan, Planned as PlannedWith, Wait};
+use landfall_model::plan::{Plan, Planned as PlannedWith};
 use landfall_model::{Code, Intent, Reason, Severity};
 
 use crate::names::SERVICE_PREFIX;
@@ -31,6 +32,7 @@ use broken::broken;
 use diff::Diff;
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
+use waiting::{await_others, make_certain, wait};
 
 pub(crate) use drift::drift;
 pub(crate) use removal::has_left;
@@ -239,7 +241,16 @@ fn serve(
             Err(taken) => return follow(have, target, taken),
         }
     }
-    let addressed = floating_ip::plan(intent, have, target, balancer, owner, &mut plan);
+    let mut addressing = Plan::default();
+    let addressed = floating_ip::plan(intent, have, target, balancer, owner, &mut addressing);
+    // A refusal ends the pass where a floating IP is taken away: members come first.
+    let last = addressing.steps.iter().any(|it| !it.step.stands_alone());
+    let (first, last) = if last {
+        (Plan::default(), addressing)
+    } else {
+        (addressing, Plan::default())
+    };
+    plan.steps.extend(first.steps);
     let joined = owner || balancer.tags.contains(&have.names.load_balancer);
     // What can't be reached there does not begin to use the load balancer of others.
     if !joined {
@@ -273,24 +284,8 @@ fn serve(
             plan.steps.extend(changes.steps);
         }
     }
-    if let Some(holder) = floating_ip::awaited(have, target, balancer, owner) {
-        plan.waits.push(Wait {
-            object: LOAD_BALANCER,
-            id: holder.as_str().to_owned(),
-            doing: "being deleted",
-            because: "the Service's floating IP is attached there until then",
-            creates: false,
-        });
-    }
-    if groups::waits_for_address(have) {
-        plan.waits.push(Wait {
-            object: LOAD_BALANCER,
-            id: balancer.id.as_str().to_owned(),
-            doing: "about to be published",
-            because: "its nodes get their security group after that",
-            creates: false,
-        });
-    }
+    plan.steps.extend(last.steps);
+    await_others(have, target, balancer, owner, &mut plan);
     // An address that can't be had keeps nothing else from being done.
     if plan.is_empty() && !have.assumed {
         addressed?;
@@ -366,30 +361,6 @@ pub(crate) fn is_as_wanted(
             diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty()
         }
     }
-}
-
-/// Where nothing is to be changed of a load balancer that is only taken to be done with the last
-/// change, it is checked whether it is.
-fn make_certain(have: &Observed, balancer: &LoadBalancer, plan: &mut Plan<Step>) {
-    let mut steps = plan.steps.iter();
-    if have.assumed && steps.all(|planned| planned.step.locks().is_none()) {
-        wait(balancer, Provisioning::PendingUpdate, plan);
-    }
-}
-
-fn wait(balancer: &LoadBalancer, status: Provisioning, plan: &mut Plan<Step>) {
-    let doing = match status {
-        Provisioning::PendingCreate => "being made",
-        Provisioning::PendingDelete | Provisioning::Deleted => "being deleted",
-        _ => "being changed",
-    };
-    plan.waits.push(Wait {
-        object: LOAD_BALANCER,
-        id: balancer.id.as_str().to_owned(),
-        doing,
-        because: "Octavia takes one change at a time",
-        creates: status == Provisioning::PendingCreate,
-    });
 }
 
 fn create(

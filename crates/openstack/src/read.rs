@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use crate::client::ApiError;
 use crate::errors::failure;
+use crate::fares::{Trouble, trouble_of};
 use crate::features::Features;
 use crate::names::Names;
 use crate::observed::{Addressing, Content, Found, Goal, Observed};
@@ -67,6 +68,7 @@ impl OpenStack {
         (found, assumed): (Found, bool),
     ) -> Observed {
         let stuck = self.troubles(&found).map(|(_, reason)| reason);
+        let trouble = self.trouble(&names, &found);
         let id = found.balancer().map(|it| &it.id);
         let nothing = matches!(found, Found::Nothing);
         let now = Instant::now();
@@ -91,7 +93,23 @@ impl OpenStack {
             leaving: HashSet::new(),
             others: Vec::new(),
             listener_tags: Vec::new(),
+            trouble,
         }
+    }
+
+    /// Why what a Service has in a load balancer carries no traffic, as the last audit saw it.
+    fn trouble(&self, names: &Names, found: &Found) -> Option<Trouble> {
+        let Found::One {
+            balancer, owner, ..
+        } = found
+        else {
+            return None;
+        };
+        let memory = self.memory();
+        let troubles = memory.troubles.get(&balancer.id)?;
+        let of_owner = ["", &balancer.name].into_iter().filter(|_| *owner);
+        let tags: Vec<&str> = of_owner.chain([&*names.load_balancer]).collect();
+        trouble_of(troubles, &tags).cloned()
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Settings {
     pub strict_source_ranges: bool,
     /// How security groups are laid out, where they are managed.
     pub groups: Groups,
+    /// Whether Services that prefer two families get an address of the second one.
+    pub prefer_dual_stack: bool,
 }
 
 /// How security groups are laid out.
@@ -57,6 +59,7 @@ impl Settings {
             classes: conf.classes.clone(),
             strict_source_ranges: true,
             groups: Groups::default(),
+            prefer_dual_stack: true,
         }
     }
 

@@ -8,6 +8,7 @@ use landfall_model::provider::ProviderStatus;
 use landfall_model::status::{IngressAddress, IpMode, RECORD};
 use landfall_model::{Code, Intent, Reason, Severity};
 
+use crate::fares::Trouble;
 use crate::notices::in_error;
 use crate::objects::{LoadBalancer, OperatingStatus, Provisioning};
 use crate::observed::{Found, Goal, Observed};
@@ -92,7 +93,9 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
     // Until it is joined it is not said to be the Service's.
     let joined =
         *owner || !have.features.tags() || balancer.tags.contains(&have.names.load_balancer);
-    let address = address(have, target, balancer, *owner).filter(|_| joined);
+    let address = address(have, target, balancer, *owner)
+        .or_else(|| kept_vip(intent, balancer))
+        .filter(|_| joined);
     match balancer.provisioning_status {
         Provisioning::PendingCreate => {
             standing.waiting.push(Reason::info(
@@ -126,7 +129,7 @@ pub(crate) fn serves_none(balancer: &LoadBalancer) -> bool {
 }
 
 /// Why a load balancer that takes changes carries no traffic for the Service. How one fares that
-/// others use does not show how the Service's own members do.
+/// others use does not show how the Service's own members do: its pools do.
 fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<Reason> {
     if balancer.admin_state_up == Some(false) {
         let message = format!(
@@ -136,15 +139,31 @@ fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<R
         let reason = Reason::error(Code::LoadBalancerFailed, message);
         return Some(reason.remedy("`openstack loadbalancer set --enable` switches it on"));
     }
+    let id = &balancer.id;
     let name = &balancer.name;
     let mut others = have.names.of_others(name, &balancer.tags);
-    if !owner || others.next().is_some() || !serves_none(balancer) {
-        return None;
-    }
-    let message = format!(
-        "Octavia reports that load balancer {} reaches no member",
-        balancer.id
-    );
+    let alone = owner && others.next().is_none();
+    let message = match &have.trouble {
+        Some(Trouble::SwitchedOff(listener)) => {
+            let message = format!(
+                "listener {listener} of load balancer {id} or its pool is switched off: its \
+                admin_state_up is false"
+            );
+            let reason = Reason::error(Code::LoadBalancerFailed, message);
+            return Some(
+                reason.remedy("`openstack loadbalancer listener set --enable` switches it on"),
+            );
+        }
+        _ if alone && serves_none(balancer) => {
+            format!("Octavia reports that load balancer {id} reaches no member")
+        }
+        Some(Trouble::NoMember) => {
+            format!(
+                "Octavia reports that the Service's pools in load balancer {id} reach no member"
+            )
+        }
+        None => return None,
+    };
     let reason = Reason::warning(Code::NoHealthyMembers, message);
     Some(reason.remedy("`openstack loadbalancer status show` shows each member"))
 }
@@ -182,6 +201,12 @@ fn address(
     balancer
         .vip_address
         .filter(|_| nowhere && view.spare.is_none())
+}
+
+/// The VIP of a Service that has published it so far: clients know it until there is a floating IP.
+fn kept_vip(intent: &Intent, balancer: &LoadBalancer) -> Option<IpAddr> {
+    let held = &intent.load_balancer.as_ref()?.address.held;
+    balancer.vip_address.filter(|vip| held.contains(vip))
 }
 
 fn ingress(

@@ -155,6 +155,9 @@ fn listeners(basis: &Basis<'_>, choice: &Choice) -> (Vec<WantedListener>, Vec<Re
         settings: basis.settings,
         features: basis.features,
         member_subnet: choice.member_subnet.as_ref(),
+        // A new load balancer would be refused as a whole: its pools get it once they are there.
+        tries_source_ip: basis.balancer.is_some(),
+        takes_source_ip: basis.takes_source_ip,
         reasons: Vec::new(),
     };
     let spec = basis.spec;
@@ -198,6 +201,8 @@ struct ListenerBuilder<'a> {
     settings: &'a Settings,
     features: Features,
     member_subnet: Option<&'a Id>,
+    tries_source_ip: bool,
+    takes_source_ip: Option<bool>,
     reasons: Vec<Reason>,
 }
 
@@ -367,6 +372,12 @@ impl ListenerBuilder<'_> {
             (false, _) | (true, Algorithm::SourceIpPort) => return word,
             // Round robin is what holds where the Service asks for none.
             (true, Algorithm::RoundRobin) => return PoolAlgorithm::SourceIpPort,
+            (true, Algorithm::SourceIp) if self.takes_source_ip.unwrap_or(self.tries_source_ip) => {
+                return word;
+            }
+            (true, Algorithm::SourceIp) if self.takes_source_ip.is_none() => {
+                return PoolAlgorithm::SourceIpPort;
+            }
             (true, _) => PoolAlgorithm::SourceIpPort,
         };
         let provider = if self.features.ovn {

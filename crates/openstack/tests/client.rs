@@ -7,6 +7,8 @@
 mod calls;
 #[path = "client/fake.rs"]
 mod fake;
+#[path = "client/rotation.rs"]
+mod rotation;
 #[path = "client/secrets.rs"]
 mod secrets;
 #[path = "client/sessions.rs"]

@@ -178,6 +178,11 @@ impl<A: Api> Client<A> {
         }
     }
 
+    /// Returns the parts that are of this cloud.
+    pub fn api(&self) -> &A {
+        &self.api
+    }
+
     /// Returns the exchange, for requests of another shape.
     pub fn exchange(&self) -> &Exchange {
         &self.exchange

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,8 +29,8 @@ pub struct Exchange {
     throttle: Throttle,
     user_agent: HeaderValue,
     errors: ErrorFormat,
-    /// The secret of the credentials, which is cut out of everything that servers say.
-    secret: SecretString,
+    /// Secrets of credentials, which are cut out of everything that servers say.
+    secrets: Mutex<Vec<SecretString>>,
 }
 
 /// A request.
@@ -143,21 +144,31 @@ impl ApiResponse {
 // === impl Exchange ===
 
 impl Exchange {
-    /// Makes an exchange. `secret` is that of the credentials.
-    pub fn new(
-        transport: Transport,
-        user_agent: HeaderValue,
-        errors: ErrorFormat,
-        secret: SecretString,
-    ) -> Self {
+    /// Makes an exchange.
+    pub fn new(transport: Transport, user_agent: HeaderValue, errors: ErrorFormat) -> Self {
         Self {
             transport,
             calls: Calls::default(),
             throttle: Throttle::new(),
             user_agent,
             errors,
-            secret,
+            secrets: Mutex::default(),
         }
+    }
+
+    /// Cuts a secret of the credentials out of everything that servers say from now on.
+    pub fn hide(&self, secret: &SecretString) {
+        let mut secrets = self.secrets();
+        if !secrets
+            .iter()
+            .any(|it| it.expose_secret() == secret.expose_secret())
+        {
+            secrets.push(secret.clone());
+        }
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, Vec<SecretString>> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the counters of all requests so far.
@@ -276,7 +287,7 @@ impl Exchange {
 
     /// Cuts our secrets out of what a server said: some repeat what they were sent.
     fn redacted(&self, mut text: String, secret: Option<&SecretString>) -> String {
-        for secret in [Some(&self.secret), secret].into_iter().flatten() {
+        for secret in self.secrets().iter().chain(secret) {
             let secret = secret.expose_secret();
             if secret.is_empty() {
                 continue;

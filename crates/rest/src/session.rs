@@ -132,6 +132,20 @@ impl<T> Sessions<T> {
         result
     }
 
+    /// Authenticates with `grant`, for other credentials than before. The session in use stays if
+    /// that fails.
+    pub async fn replace<F>(&self, grant: impl FnOnce() -> F) -> Result<(), ApiError>
+    where
+        F: Future<Output = Result<Grant<T>, ApiError>>,
+    {
+        let mut failure = self.turn.lock().await;
+        let grant = grant().await?;
+        self.attempts.fetch_add(1, Ordering::Release);
+        self.lock().begin(grant);
+        *failure = None;
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Latest<T>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }

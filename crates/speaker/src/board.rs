@@ -313,7 +313,12 @@ impl Board {
             order: elected.owner.iter().map(String::as_str).collect(),
             nowhere: elected.nowhere,
         };
-        election.why_not(own, &services, self.rules)
+        match election.why_not(own, &services, self.rules) {
+            Some(NotAnnounced::NotOwner) if own.inability.concerns(address) => {
+                Some(NotAnnounced::NotAbleToServe)
+            }
+            why => why,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use landfall_engine::follow::Follower;
 use landfall_l2::driver::{View as Announced, Wanted};
-use landfall_l2::election::{NotAnnounced, Rules};
+use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
 use landfall_l2::fsm::{Announcement, Scope, Start, State};
 use landfall_l2::interfaces::Interface;
 use landfall_membership::driver::View as Members;
@@ -23,6 +23,7 @@ use crate::metadata::Metadata;
 use crate::plane::{Plane, Serves};
 use crate::routes::Withheld;
 use crate::routing::{Router, Routing};
+use crate::steady::Part;
 
 /// The resources that decide something here.
 pub const RESOURCES: &[ResourceKind] = &[
@@ -53,11 +54,15 @@ pub struct Decider {
     router: Router,
     members: Arc<Members>,
     interfaces: Vec<Interface>,
+    /// What of this node is not to be relied on.
+    unsteady: BTreeSet<Part>,
     reported: BTreeMap<String, Metadata>,
     /// This node announces what it is elected for.
     is_current: bool,
     /// What nodes serve themselves; `None`: kube-proxy serves everything.
     plane: Option<Plane>,
+    /// Every node is taken for alive, whether or not it is a member.
+    assumes_all_alive: bool,
 }
 
 // === impl Decider ===
@@ -74,9 +79,21 @@ impl Decider {
             router: Router::new(own, rules.ignore_exclude_label),
             members: Arc::default(),
             interfaces: Vec::new(),
+            unsteady: BTreeSet::new(),
             reported: BTreeMap::new(),
             is_current: false,
             plane: None,
+            assumes_all_alive: false,
+        }
+    }
+
+    /// The same, with every node taken for alive, as MetalLB does without memberlist: so do
+    /// speakers of both elect the same node while one replaces the other.
+    #[must_use]
+    pub fn assuming_all_alive(self) -> Self {
+        Self {
+            assumes_all_alive: true,
+            ..self
         }
     }
 
@@ -176,6 +193,9 @@ impl Decider {
         let names = self.members.peers.keys().map(|name| &**name);
         let mut alive: BTreeSet<&str> = names.filter(|name| !starts(name)).collect();
         alive.insert(&self.own);
+        if self.assumes_all_alive {
+            alive.extend(self.world.nodes().map(|row| &*row.name));
+        }
         let nodes = self.world.nodes();
         let nodes = nodes.map(|row| layer2::node(row, &alive, self.reported.get(&*row.name)));
         self.board.set_nodes(nodes.collect());
@@ -211,6 +231,14 @@ impl Decider {
         }
     }
 
+    /// Takes what of this node is not to be relied on: other nodes go before it.
+    pub fn take_unsteady(&mut self, unsteady: BTreeSet<Part>) {
+        if unsteady != self.unsteady {
+            self.unsteady = unsteady;
+            self.take_reported();
+        }
+    }
+
     fn take_reported(&mut self) {
         let peers = self.members.peers.iter();
         let reported = peers
@@ -233,10 +261,16 @@ impl Decider {
 
     /// What this node reports to the others.
     pub fn metadata(&self) -> Metadata {
-        Metadata {
-            is_starting: !self.is_current,
-            ..Metadata::new(self.session, &self.interfaces)
+        let mut metadata = Metadata::new(self.session, &self.interfaces);
+        metadata.is_starting = !self.is_current;
+        for part in &self.unsteady {
+            match part {
+                Part::Interface(name) => metadata.unsteady.extend([name.clone()]),
+                Part::Address(address) => metadata.unserved.extend([fingerprint(*address)]),
+                Part::Sockets => metadata.is_silent = true,
+            }
         }
+        metadata
     }
 
     /// Returns whether everything is known that was there at the start.

@@ -117,6 +117,7 @@ pub fn node(row: &NodeRow, alive: &BTreeSet<&str>, reported: Option<&Metadata>) 
         excluded: row.labels.contains_key(EXCLUDED),
         is_able_to_serve: row.ready
             && !row.deleting
-            && reported.is_some_and(|it| !it.is_draining && !it.interfaces.is_empty()),
+            && reported.is_some_and(|it| !it.is_draining && it.has_any()),
+        inability: reported.map(Metadata::inability).unwrap_or_default(),
     }
 }

@@ -27,4 +27,5 @@ pub mod routing;
 pub mod serve;
 pub mod sessions;
 pub mod status;
+pub mod steady;
 pub mod task;

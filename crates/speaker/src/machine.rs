@@ -8,7 +8,7 @@ use std::sync::Arc;
 use landfall_metallb::Config;
 use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{PoolOrigin, PoolRow, ResourceKind, ResourceRow, ServiceRow};
+use landfall_model::rows::{Cooling, PoolOrigin, PoolRow, ResourceKind, ResourceRow, ServiceRow};
 use serde_json::json;
 
 use crate::board::ServiceFacts;
@@ -129,6 +129,8 @@ fn everything() -> ResourceRow {
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         spec: json!({}),
+        accepted: None,
+        cooling: Cooling::default(),
         source: None,
     }
 }

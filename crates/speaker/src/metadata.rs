@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use landfall_l2::election::Inability;
 use landfall_l2::interfaces::Interface;
 use landfall_l2::mac::MacAddress;
 
@@ -14,7 +15,17 @@ const VERSION: u8 = 1;
 const DRAINING: u8 = 1;
 const INCOMPLETE: u8 = 2;
 const STARTING: u8 = 4;
+const SILENT: u8 = 8;
 const MAC: usize = 6;
+
+/// What the length of a name leaves room for. The kernel allows 15 bytes.
+const UNSTEADY: u8 = 0x80;
+const WITHOUT_ARP: u8 = 0x40;
+const WITHOUT_NDP: u8 = 0x20;
+const LENGTH: u8 = 0x1f;
+
+/// So many addresses that the node can't serve are reported. With more of them it is silent.
+const MOST_UNSERVED: usize = 8;
 
 /// What a node reports the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +41,16 @@ pub struct Metadata {
     pub interfaces: BTreeMap<String, MacAddress>,
     /// The node has more interfaces than it could name.
     pub is_incomplete: bool,
+    /// Interfaces that announce no IPv4 address.
+    pub without_arp: BTreeSet<String>,
+    /// Interfaces that announce no IPv6 address.
+    pub without_ndp: BTreeSet<String>,
+    /// Interfaces that failed not long ago: others go before them.
+    pub unsteady: BTreeSet<String>,
+    /// The node is to give way at all addresses.
+    pub is_silent: bool,
+    /// The addresses that the node is to serve itself and can't, by their fingerprints.
+    pub unserved: BTreeSet<u32>,
 }
 
 // === impl Metadata ===
@@ -37,23 +58,43 @@ pub struct Metadata {
 impl Metadata {
     /// What a node reports about these interfaces.
     pub fn new<'a>(session: u64, interfaces: impl IntoIterator<Item = &'a Interface>) -> Self {
-        let interfaces = interfaces.into_iter();
-        Self {
+        let mut metadata = Self {
             session,
-            interfaces: interfaces.map(|it| (it.name.clone(), it.mac)).collect(),
             ..Self::default()
+        };
+        for it in interfaces {
+            metadata.interfaces.insert(it.name.clone(), it.mac);
+            if !it.has_arp {
+                metadata.without_arp.insert(it.name.clone());
+            }
+            if it.link_local.is_none() {
+                metadata.without_ndp.insert(it.name.clone());
+            }
         }
+        metadata
     }
 
     /// Returns the encoding, of [`LIMIT`] bytes at most. Interfaces that find no room are left out.
+    /// An entry without a name is an address that the node can't serve.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, 0];
         bytes.extend_from_slice(&self.session.to_be_bytes());
+        let is_silent = self.is_silent || self.unserved.len() > MOST_UNSERVED;
+        let unserved = self.unserved.iter().take(MOST_UNSERVED);
+        for fingerprint in unserved.filter(|_| !is_silent) {
+            bytes.push(0);
+            bytes.extend_from_slice(&fingerprint.to_be_bytes());
+            bytes.resize(bytes.len() + MAC - size_of::<u32>(), 0);
+        }
         let mut is_incomplete = self.is_incomplete;
         for (name, mac) in &self.interfaces {
             match u8::try_from(name.len()) {
-                Ok(length) if bytes.len() + 1 + name.len() + MAC <= LIMIT => {
-                    bytes.push(length);
+                Ok(length @ 1..=LENGTH) if bytes.len() + 1 + name.len() + MAC <= LIMIT => {
+                    let bit = |set: &BTreeSet<String>, bit| u8::from(set.contains(name)) * bit;
+                    let bits = bit(&self.unsteady, UNSTEADY)
+                        | bit(&self.without_arp, WITHOUT_ARP)
+                        | bit(&self.without_ndp, WITHOUT_NDP);
+                    bytes.push(length | bits);
                     bytes.extend_from_slice(name.as_bytes());
                     bytes.extend_from_slice(&mac.0);
                 }
@@ -63,7 +104,8 @@ impl Metadata {
         if let Some(flags) = bytes.get_mut(1) {
             *flags = u8::from(self.is_draining) * DRAINING
                 + u8::from(is_incomplete) * INCOMPLETE
-                + u8::from(self.is_starting) * STARTING;
+                + u8::from(self.is_starting) * STARTING
+                + u8::from(is_silent) * SILENT;
         }
         bytes
     }
@@ -75,27 +117,65 @@ impl Metadata {
         if version != VERSION {
             return None;
         }
-        let mut interfaces = BTreeMap::new();
-        while let Some((length, rest)) = bytes.split_first() {
-            let (name, rest) = rest.split_at_checked(usize::from(*length))?;
-            let (mac, rest) = rest.split_first_chunk::<MAC>()?;
-            interfaces.insert(str::from_utf8(name).ok()?.to_owned(), MacAddress(*mac));
-            bytes = rest;
-        }
-        Some(Self {
+        let mut read = Self {
             session: u64::from_be_bytes(*session),
             is_draining: flags & DRAINING != 0,
             is_starting: flags & STARTING != 0,
-            interfaces,
             is_incomplete: flags & INCOMPLETE != 0,
-        })
+            is_silent: flags & SILENT != 0,
+            ..Self::default()
+        };
+        while let Some((length, rest)) = bytes.split_first() {
+            let (name, rest) = rest.split_at_checked(usize::from(*length & LENGTH))?;
+            let (mac, rest) = rest.split_first_chunk::<MAC>()?;
+            bytes = rest;
+            let name = str::from_utf8(name).ok()?.to_owned();
+            if name.is_empty() {
+                let fingerprint = mac.first_chunk().copied().map(u32::from_be_bytes);
+                read.unserved.extend(fingerprint);
+                continue;
+            }
+            for (bit, set) in [
+                (UNSTEADY, &mut read.unsteady),
+                (WITHOUT_ARP, &mut read.without_arp),
+                (WITHOUT_NDP, &mut read.without_ndp),
+            ] {
+                if length & bit != 0 {
+                    set.insert(name.clone());
+                }
+            }
+            read.interfaces.insert(name, MacAddress(*mac));
+        }
+        Some(read)
     }
 
     /// Returns whether the node announces on one of these interfaces; an empty set means any. A
     /// node that could not name all of its interfaces may have it.
     pub fn has_one_of(&self, names: &BTreeSet<String>) -> bool {
-        let has = |name: &String| self.interfaces.contains_key(name);
-        names.is_empty() || self.is_incomplete || names.iter().any(has)
+        names.is_empty() || self.is_incomplete || names.iter().any(|it| self.is_steady(it))
+    }
+
+    /// Returns whether the node announces on any interface.
+    pub fn has_any(&self) -> bool {
+        self.interfaces.keys().any(|name| self.is_steady(name))
+    }
+
+    fn is_steady(&self, name: &String) -> bool {
+        self.interfaces.contains_key(name) && !self.unsteady.contains(name)
+    }
+
+    /// Returns what the node can't do.
+    pub fn inability(&self) -> Inability {
+        let lacks = |without: &BTreeSet<String>| {
+            let mut steady = self.interfaces.keys().filter(|name| self.is_steady(name));
+            let has = self.is_incomplete || steady.any(|name| !without.contains(name));
+            self.is_silent || !has
+        };
+        Inability {
+            ipv4: lacks(&self.without_arp),
+            ipv6: lacks(&self.without_ndp),
+            addresses: self.unserved.clone(),
+        }
     }
 }
 
@@ -120,7 +200,12 @@ mod tests {
     #[test]
     fn metadata_is_read_as_it_was_written() {
         let mut reported = metadata(&["eth0", "eth1"]);
+        let eth1 = BTreeSet::from(["eth1".to_owned()]);
         reported.is_draining = true;
+        reported.unsteady.clone_from(&eth1);
+        reported.without_arp.clone_from(&eth1);
+        reported.without_ndp.insert("eth0".to_owned());
+        reported.unserved = BTreeSet::from([7, 0xc000_0201]);
         assert_eq!(Metadata::decode(&reported.encode()), Some(reported));
     }
 
@@ -141,6 +226,38 @@ mod tests {
         assert!(reported.has_one_of(&["eth0".to_owned(), "eth1".to_owned()].into()));
         assert!(!reported.has_one_of(&["eth1".to_owned()].into()));
         assert!(reported.has_one_of(&BTreeSet::new()));
+    }
+
+    #[test]
+    fn a_node_can_not_announce_a_family_for_which_no_interface_is_left() {
+        let mut reported = metadata(&["eth0", "eth1"]);
+        assert_eq!(reported.inability(), Inability::default());
+        reported.without_ndp.insert("eth0".to_owned());
+        assert_eq!(reported.inability(), Inability::default());
+        reported.unsteady.insert("eth1".to_owned());
+        let only_v4 = Inability {
+            ipv6: true,
+            ..Inability::default()
+        };
+        assert_eq!(reported.inability(), only_v4);
+        assert!(!reported.has_one_of(&["eth1".to_owned()].into()));
+        reported.unsteady.insert("eth0".to_owned());
+        let nothing = reported.inability();
+        assert!(nothing.ipv4 && nothing.ipv6 && !reported.has_any());
+        // One that was not named may do.
+        reported.is_incomplete = true;
+        assert_eq!(reported.inability(), Inability::default());
+    }
+
+    #[test]
+    fn a_node_that_can_not_serve_more_addresses_than_it_could_name_gives_way_at_all() {
+        let mut reported = metadata(&["eth0"]);
+        reported.unserved = (0..8).collect();
+        let few = Metadata::decode(&reported.encode()).unwrap().inability();
+        assert!(!few.ipv4 && few.addresses.len() == 8);
+        reported.unserved = (0..9).collect();
+        let many = Metadata::decode(&reported.encode()).unwrap().inability();
+        assert!(many.ipv4 && many.ipv6);
     }
 
     proptest! {

@@ -14,7 +14,7 @@ use landfall_engine::queue::Queue;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_l2::local_routes::LocalRoutes;
 use landfall_local::Serving;
-use landfall_model::{ServiceKey, Uid};
+use landfall_model::{Code, ServiceKey, Uid};
 use landfall_proxy::Proxy;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -56,6 +56,8 @@ pub struct ServingView {
     pub problems: BTreeMap<ServiceKey, String>,
     /// The addresses whose packets this node takes.
     pub routed: BTreeSet<IpAddr>,
+    /// The addresses of which another node may serve more than this one does.
+    pub unserved: BTreeSet<IpAddr>,
 }
 
 /// The task.
@@ -68,6 +70,8 @@ pub struct Server<R> {
     queue: Queue<ServiceKey>,
     retries: Retries<ServiceKey>,
     problems: BTreeMap<ServiceKey, String>,
+    /// Services with a problem that this node has, and another one may not have.
+    own_problems: BTreeSet<ServiceKey>,
     /// Addresses whose route could not be set, which was logged.
     unroutable: BTreeSet<IpAddr>,
     view: watch::Sender<Arc<ServingView>>,
@@ -90,6 +94,7 @@ impl<R: OwnReport> Server<R> {
             queue: Queue::new(&[1]),
             retries: Retries::new(backoff),
             problems: BTreeMap::new(),
+            own_problems: BTreeSet::new(),
             unroutable: BTreeSet::new(),
             view,
         };
@@ -167,6 +172,7 @@ impl<R: OwnReport> Server<R> {
         }
         let Some(wanted) = wanted else {
             self.problems.remove(key);
+            self.own_problems.remove(key);
             return;
         };
         self.applied.insert(key.clone(), wanted.uid.clone());
@@ -175,9 +181,15 @@ impl<R: OwnReport> Server<R> {
         let served = serving.serve(&wanted.uid, key, listeners, addresses).await;
         let Err(failed) = served else {
             self.problems.remove(key);
+            self.own_problems.remove(key);
             self.retries.reset(key);
             return;
         };
+        if failed.iter().any(|it| is_of_this_node(it.reason.code)) {
+            self.own_problems.insert(key.clone());
+        } else {
+            self.own_problems.remove(key);
+        }
         let delay = self.retries.fail(key);
         self.queue.push_after(key, delay, now());
         let why: Vec<String> = failed.iter().map(|it| it.reason.to_string()).collect();
@@ -224,8 +236,19 @@ impl<R: OwnReport> Server<R> {
         }
     }
 
+    /// Returns the addresses of which another node may serve more.
+    fn unserved(&self) -> BTreeSet<IpAddr> {
+        let services = self.own_problems.iter();
+        let services = services.filter_map(|key| self.current.get(key));
+        let addresses = services.flat_map(|it| &it.addresses).copied();
+        let listening = self.parts.proxy.addresses();
+        let unrouted = self.unroutable.intersection(&listening).copied();
+        addresses.chain(unrouted).collect()
+    }
+
     fn publish(&self) {
         let view = ServingView {
+            unserved: self.unserved(),
             services: Arc::clone(&self.current),
             problems: self.problems.clone(),
             routed: self.parts.routes.held().clone(),
@@ -236,6 +259,15 @@ impl<R: OwnReport> Server<R> {
             is_new
         });
     }
+}
+
+/// Returns whether a listener could not be opened for a reason that other nodes may not have. What
+/// a Service asks for is the same on all nodes.
+fn is_of_this_node(code: Code) -> bool {
+    matches!(
+        code,
+        Code::PortInUse | Code::PortNotPermitted | Code::AddressNotLocal | Code::ListenFailed
+    )
 }
 
 fn now() -> Instant {

@@ -180,6 +180,7 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
             api_version: "metallb.io/v1beta1",
             kind: S::KIND,
             plural: S::PLURAL,
+            whole: Some("metallb.io/v1alpha1"),
             namespace: Some(self.namespace.clone()),
         }
     }

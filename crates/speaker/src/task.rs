@@ -9,7 +9,7 @@ use std::time::Duration;
 use landfall_engine::follow::receive;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_l2::driver::{Announcer, Report, View as Announced, Wanted};
-use landfall_l2::fsm::{self, State};
+use landfall_l2::fsm::{self, Start, State};
 use landfall_l2::interfaces::{Exclusions, eligible};
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
@@ -23,7 +23,9 @@ use crate::decide::Decider;
 use crate::plane::Serves;
 use crate::questions::{self, Question, Questions};
 use crate::routing::Routing;
+use crate::serve::ServingView;
 use crate::status::Desired;
+use crate::steady::{Part, Steadiness};
 
 /// The time in which members find each other after a start. A node that announced at once would
 /// take every address for its own.
@@ -78,6 +80,11 @@ pub struct Speaker<R> {
     initial: BTreeSet<IpAddr>,
     /// What is said of Services is to be compared again with what is there.
     is_to_compare: bool,
+    /// The interfaces that announce.
+    present: BTreeSet<String>,
+    steadiness: Steadiness,
+    /// What this node serves itself, if it does.
+    serving: Option<watch::Receiver<Arc<ServingView>>>,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -110,6 +117,10 @@ enum Woken {
     Report(Report),
     Question(Question),
     Found,
+    /// What failed may be relied on again, or more fails.
+    Steadiness,
+    /// A part without which the node must not be elected.
+    Ended(&'static str),
 }
 
 // === impl Speaker ===
@@ -132,6 +143,9 @@ impl<R: OwnReport> Speaker<R> {
             failing: BTreeMap::new(),
             initial: BTreeSet::new(),
             is_to_compare: false,
+            present: BTreeSet::new(),
+            steadiness: Steadiness::default(),
+            serving: None,
             desired,
             serves: serving,
             routing,
@@ -148,33 +162,45 @@ impl<R: OwnReport> Speaker<R> {
         (speaker, outputs)
     }
 
-    /// Runs until it is stopped, or the source ends. Announcing and membership go on until their
-    /// own tasks end.
+    /// The same, on a node that serves addresses itself: it gives way at those that it can't serve.
+    #[must_use]
+    pub fn beside(self, serving: Option<watch::Receiver<Arc<ServingView>>>) -> Self {
+        Self { serving, ..self }
+    }
+
+    /// Runs until it is stopped, or the source or a part that the node can't do without has ended.
+    /// Announcing and membership go on until their own tasks end.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut members = self.parts.membership.view();
         let mut links = self.parts.announcer.links();
         let mut announced = self.parts.announcer.view();
+        let mut serving = self.serving.clone();
         loop {
-            let found_at = self.found_at;
-            let found = async {
-                match found_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let (found, steady) = (self.found_at, self.steadiness.next(now()).map(Into::into));
             // All branches are cancel-safe.
             let woken = tokio::select! {
                 () = stop.cancelled() => Woken::Stop,
                 facts = receive(&mut self.parts.facts) => facts.map_or(Woken::Stop, Woken::Facts),
-                Ok(()) = members.changed() => Woken::Members,
-                Ok(()) = links.changed() => Woken::Links,
-                Ok(()) = announced.changed() => Woken::Announced,
+                it = members.changed() => it.map_or(Woken::Ended("membership"), |()| Woken::Members),
+                it = links.changed() => it.map_or(Woken::Ended("announcing"), |()| Woken::Links),
+                it = announced.changed() => {
+                    it.map_or(Woken::Ended("announcing"), |()| Woken::Announced)
+                }
+                it = changed(&mut serving) => {
+                    it.map_or(Woken::Ended("serving"), |()| Woken::Steadiness)
+                }
                 Some(report) = self.parts.reports.recv() => Woken::Report(report),
                 Some(question) = self.questions.recv() => Woken::Question(question),
-                () = found => Woken::Found,
+                () = until(found) => Woken::Found,
+                () = until(steady) => Woken::Steadiness,
             };
             match woken {
                 Woken::Stop => return,
+                Woken::Ended(part) => {
+                    // At a stop it ends before this loop.
+                    info!(part, "the speaker ends with a part of it");
+                    return;
+                }
                 Woken::Facts(facts) => self.take_facts(facts),
                 Woken::Members => {
                     let members = Arc::clone(&members.borrow_and_update());
@@ -184,11 +210,13 @@ impl<R: OwnReport> Speaker<R> {
                 Woken::Links => {
                     let table = links.borrow_and_update().clone();
                     let interfaces = eligible(&table, &self.parts.exclusions);
-                    self.decider
-                        .take_interfaces(interfaces.into_values().collect());
+                    let interfaces: Vec<_> = interfaces.into_values().collect();
+                    self.present = interfaces.iter().map(|it| it.name.clone()).collect();
+                    self.decider.take_interfaces(interfaces);
                 }
                 Woken::Announced => self.announced = Arc::clone(&announced.borrow_and_update()),
                 Woken::Report(report) => self.report(report).await,
+                Woken::Steadiness => {}
                 Woken::Question(Question { key, answer }) => {
                     // One that asked may have gone.
                     let _ = answer.send(self.decider.explain(&key, Some(&self.announced)));
@@ -202,8 +230,24 @@ impl<R: OwnReport> Speaker<R> {
                     info!(node = %self.parts.node, "this node takes part in announcing addresses");
                 }
             }
+            self.take_failures();
             self.apply().await;
         }
+    }
+
+    /// Takes what fails on this node, and what works again.
+    fn take_failures(&mut self) {
+        let mut failing = BTreeSet::new();
+        if self.announced.is_deaf {
+            failing.insert(Part::Sockets);
+        }
+        if let Some(serving) = &self.serving {
+            let unserved = &serving.borrow().unserved;
+            failing.extend(unserved.iter().copied().map(Part::Address));
+        }
+        let now = now();
+        self.steadiness.take(now, &self.present, failing);
+        self.decider.take_unsteady(self.steadiness.unsteady(now));
     }
 
     fn take_facts(&mut self, facts: Vec<Fact>) {
@@ -291,6 +335,8 @@ impl<R: OwnReport> Speaker<R> {
         let node = Arc::clone(&self.parts.node);
         let (reason, warning, message) = match event {
             fsm::Event::Announced if self.initial.remove(&address) => return,
+            // Nothing moved: the ServiceL2Status says where a new address is.
+            fsm::Event::Announced if self.is_new(address) => return,
             fsm::Event::Announced => {
                 let message =
                     format!("{address} is announced by node {node:?}, protocol \"layer2\"");
@@ -310,6 +356,12 @@ impl<R: OwnReport> Speaker<R> {
             }
         };
         self.event(address, reason, warning, message).await;
+    }
+
+    /// No node announced it before, as far as this one knows.
+    fn is_new(&self, address: IpAddr) -> bool {
+        let wanted = self.wanted.announcements.get(&address);
+        wanted.is_some_and(|it| it.start == Start::Probe)
     }
 
     async fn event(&self, address: IpAddr, reason: &'static str, warning: bool, message: String) {
@@ -341,5 +393,27 @@ impl<R: OwnReport> Speaker<R> {
             *seen = Arc::new(view);
             is_new
         });
+    }
+}
+
+/// The time of tokio's clock, by which tests let it pass.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a change of what is served, if anything is.
+async fn changed(
+    serving: &mut Option<watch::Receiver<Arc<ServingView>>>,
+) -> Result<(), watch::error::RecvError> {
+    match serving {
+        Some(serving) => serving.changed().await,
+        None => std::future::pending().await,
     }
 }

@@ -78,7 +78,7 @@ pub struct ClusterArgs {
 }
 
 /// The identity that `deploy/rbac.yaml` grants.
-const USER: &str = "system:serviceaccount:landfall-system:landfall";
+pub(super) const USER: &str = "system:serviceaccount:landfall-system:landfall";
 
 const CONFIG: &str = "\
 instances:
@@ -236,7 +236,7 @@ async fn fill(place: &Place, cluster: &Cluster, args: &ClusterArgs) -> anyhow::R
 }
 
 /// Runs `kubectl VERB -f -` over so many objects, several at the same time.
-async fn kubectl_in_parts(
+pub(super) async fn kubectl_in_parts(
     cluster: &Cluster,
     verb: &'static str,
     count: u32,
@@ -252,8 +252,12 @@ async fn kubectl_in_parts(
         if manifests.is_empty() {
             continue;
         }
+        let flag = match verb {
+            "delete" => "--wait=false",
+            _ => "--validate=false",
+        };
         let mut child = Command::new(kubectl)
-            .args([verb, "--validate=false", "-f", "-"])
+            .args([verb, flag, "-f", "-"])
             .env("KUBECONFIG", cluster.admin())
             .env("KUBECACHEDIR", cluster.directory().join("kubectl"))
             .stdin(Stdio::piped())
@@ -357,7 +361,8 @@ impl Controller {
     }
 }
 
-async fn is_ready(admin: SocketAddr) -> bool {
+/// Returns whether a program with this admin endpoint says so.
+pub(super) async fn is_ready(admin: SocketAddr) -> bool {
     let asked = async {
         let mut stream = tokio::net::TcpStream::connect(admin).await.ok()?;
         let request = format!("GET /readyz HTTP/1.0\r\nHost: {admin}\r\n\r\n");

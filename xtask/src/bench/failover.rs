@@ -8,7 +8,7 @@
 //!   ┌────┴────┬── ...  node-N: 10.78.1.N, speaker; 10.78.2.1 to .4 on lo, without ARP
 //! ```
 
-mod bed;
+pub(super) mod bed;
 mod bgp;
 mod client;
 mod contestant;
@@ -16,6 +16,7 @@ mod layout;
 mod objects;
 mod router;
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// How long everything is left alone before a crash, at least.
 const REST: Duration = Duration::from_millis(500);
 
+/// How long speakers and the client's neighbour table take until nothing changes any more.
+const SETTLED: Duration = Duration::from_secs(8);
+
 /// A gap that a user would notice.
 const NOTICED: Duration = Duration::from_millis(100);
 
@@ -100,12 +104,10 @@ pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
 async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     let built = place.target().join("dist/landfall");
     let landfall = Contestant::Landfall {
-        program: args.landfall.clone().unwrap_or(built),
+        program: absolute(args.landfall.as_ref().unwrap_or(&built))?,
     };
-    let metallb = args
-        .metallb
-        .clone()
-        .map(|folder| Contestant::MetalLb { folder });
+    let metallb = args.metallb.as_ref().map(absolute).transpose()?;
+    let metallb = metallb.map(|folder| Contestant::MetalLb { folder });
     let most = args.members.iter().copied().max().unwrap_or(3);
     let mut bed = Bed::start(place, most, metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
@@ -124,6 +126,11 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the path as nodes need it, which run in another folder.
+pub(super) fn absolute(path: &PathBuf) -> anyhow::Result<PathBuf> {
+    fs::canonicalize(path).with_context(|| format!("{} is not there", path.display()))
+}
+
 /// One crash after the other, each of a node that owns an address.
 async fn crashes(
     bed: &mut Bed,
@@ -135,8 +142,12 @@ async fn crashes(
     let began = Instant::now();
     bed.start_all(contestant, members).await?;
     client.until_all_answer(DEADLINE).await?;
-    // Members are still getting to know each other.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    // Members are still getting to know each other. And a kernel that has just confirmed a neighbour
+    // passes over an announcement, so that the last of those that are repeated has to be over.
+    tokio::time::sleep(SETTLED).await;
+    let owners = (0..ADDRESSES)
+        .map(Client::owner)
+        .collect::<Result<Vec<_>, _>>()?;
     eprintln!(
         "{members} of {contestant} run after {:.1?}",
         began.elapsed()
@@ -144,7 +155,8 @@ async fn crashes(
     let (mut outages, mut returns) = (Vec::new(), Vec::new());
     for crash in 0..count {
         let address = crash as usize % ADDRESSES;
-        let owner = Client::owner(address)?;
+        let owner = owners[address];
+        come_back(bed, client, contestant, address, owner).await?;
         // At any moment between two pings of the membership.
         tokio::time::sleep(REST + Duration::from_millis(u64::from(crash) * 37 % 500)).await;
         let since = client.now();

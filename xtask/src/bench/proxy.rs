@@ -81,6 +81,13 @@ pub struct ProxyArgs {
     configs: Option<PathBuf>,
 }
 
+impl ProxyArgs {
+    /// Returns whether it is a try, whose figures mean little, of a program that is there.
+    pub const fn needs_no_build(&self) -> bool {
+        self.quick && self.landfall.is_some()
+    }
+}
+
 /// Runs `bench proxy`.
 pub fn run(place: &Place, args: &ProxyArgs) -> anyhow::Result<()> {
     let mut plan = Plan::new(place, args)?;

@@ -47,6 +47,9 @@ struct Definition {
     spec: Value,
     status: Value,
     older: Option<Older>,
+    /// A version in which the status is a field like any other: the writer of an object creates
+    /// it together with its status.
+    whole: Option<String>,
 }
 
 /// An older version that is served, too.
@@ -90,6 +93,14 @@ impl Definition {
             version["storage"] = json!(false);
             version["deprecated"] = json!(true);
             version["deprecationWarning"] = json!(older.deprecation_warning);
+            versions.push(version);
+        }
+        if let Some(name) = &self.whole {
+            let mut version = self.version(name, &self.spec);
+            version["storage"] = json!(false);
+            if let Some(fields) = version.as_object_mut() {
+                fields.remove("subresources");
+            }
             versions.push(version);
         }
         Ok(json!({

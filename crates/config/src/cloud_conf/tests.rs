@@ -146,6 +146,25 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn every_key_is_on_the_page_of_the_configuration() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (read, _) = FULL.split_once("search-order").unwrap();
+    let further = "user-id\nuser-domain-id\ntenant-id\ntenant-domain-name\ndomain-id\n\
+                   domain-name\ntrust-id\ntrustee-id\ntrustee-password\ntoken\n\
+                   application-credential-id\napplication-credential-name\n\
+                   application-credential-secret\nuse-clouds\nclouds-file\ncloud\n";
+    let lines = read.lines().chain(further.lines());
+    let keys = lines.filter_map(|line| line.split([' ', '=']).next());
+    for key in keys.filter(|key| !key.is_empty() && !key.starts_with('[')) {
+        let named = page.contains(&format!("`{key}`"));
+        let with_value =
+            page.contains(&format!("`{key} = ")) || page.contains(&format!("] {key}`"));
+        assert!(named || with_value, "{key} is not on the page");
+    }
+}
+
+#[test]
 fn class_names_keep_their_case() {
     let conf = conf(FULL);
     assert_eq!(

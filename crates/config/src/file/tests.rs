@@ -215,10 +215,11 @@ fn an_openstack_instance_has_its_cloud_and_defaults() {
     assert_eq!(plain.cluster_name, "kubernetes");
     assert!(plain.strict_source_ranges);
     assert_eq!(plain.security_groups, SecurityGroups::PerCluster);
+    assert!(plain.prefer_dual_stack);
 
     let full = openstack(
         "{kind: openstack, clouds: {file: a.yaml, cloud: b}, clusterName: c1, \
-             strictSourceRanges: false, securityGroups: perService}",
+             strictSourceRanges: false, securityGroups: perService, preferDualStack: false}",
     );
     let clouds = full.clouds.unwrap();
     assert_eq!(
@@ -228,6 +229,7 @@ fn an_openstack_instance_has_its_cloud_and_defaults() {
     assert_eq!(full.cluster_name, "c1");
     assert!(!full.strict_source_ranges);
     assert_eq!(full.security_groups, SecurityGroups::PerService);
+    assert!(!full.prefer_dual_stack);
 }
 
 #[test]

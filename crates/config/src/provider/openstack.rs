@@ -32,6 +32,11 @@ pub struct OpenStack {
     /// The layout of security groups, if `cloud.conf` enables their management.
     #[serde(default, deserialize_with = "given_or_default")]
     pub security_groups: SecurityGroups,
+    /// Whether Services with `ipFamilyPolicy: PreferDualStack` get an address of their second
+    /// family. False: only those with `RequireDualStack` do, so that a takeover from
+    /// cloud-provider-openstack creates no second load balancers; what exists stays.
+    #[serde(default = "yes", deserialize_with = "given_or_yes")]
+    pub prefer_dual_stack: bool,
 }
 
 /// An entry of `clouds.yaml`.

@@ -41,6 +41,9 @@ const CONFLICTS: Backoff = Backoff {
 /// A Service that failed is not tried again sooner because others changed.
 const BREATHER: Duration = Duration::from_secs(5);
 
+/// So many ends of reconciles are taken in within one turn of the loop, beside the first.
+const ENDS: usize = 63;
+
 /// Those that have waited longest go before all that is ready; the others queue up.
 const BEFORE_ALL: usize = 16;
 
@@ -120,6 +123,17 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         if gives_back {
             self.wake_waiting_for(ran.owners.iter());
+        }
+    }
+
+    /// Takes in further reconciles that have ended, a bounded number: a turn of the loop costs
+    /// more.
+    pub(super) fn take_ends(&mut self) {
+        for _ in 0..ENDS {
+            let Some(end) = self.reconciles.try_join_next_with_id() else {
+                return;
+            };
+            self.take_end(end);
         }
     }
 

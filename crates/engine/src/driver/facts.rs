@@ -21,6 +21,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         for fact in batch {
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
             let self_updates = self.at_work.then(|| self.echo_of(&fact)).flatten();
+            self.forget_recalled(&fact);
             let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
@@ -52,6 +53,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.begin();
         if of_note {
             self.note_problems();
+        }
+    }
+
+    /// Forgets what was read of a Service of which a fact says something else.
+    fn forget_recalled(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Service(row) => drop(self.recalled.remove(&row.key)),
+            Fact::ServiceGone(key) => drop(self.recalled.remove(key)),
+            _ => {}
         }
     }
 

@@ -24,7 +24,8 @@ use crate::store::Record;
 impl<P: Provider, R: Report> Engine<P, R> {
     /// What is to be done for a Service now; `None`: nothing.
     pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<WorkItem> {
-        let row = self.world.service(key);
+        let row = self.recalled.remove(key);
+        let row = row.or_else(|| self.world.service(key));
         let wanted = row
             .as_ref()
             .map_or(Ownership::NotOurs, |row| self.validate(row));

@@ -1,6 +1,6 @@
 //! What is on record when reconciles begin: the claims, and the Services that are to be handled.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -63,7 +63,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
             };
             Some((row.key.clone(), record))
         });
-        let records = unhandled.collect();
+        let records: BTreeMap<ServiceKey, Record> = unhandled.collect();
+        let recalled = records.iter();
+        self.recalled = recalled
+            .map(|(key, record)| (key.clone(), record.row.clone()))
+            .collect();
         self.handle.store.write(|pages| pages.records = records);
     }
 

@@ -109,6 +109,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         while self.reconciles.join_next().await.is_some() {}
         self.running.clear();
         self.received.clear();
+        self.recalled.clear();
         self.queue = Queue::new(&slots(
             &self.config,
             &self.handle.providers,

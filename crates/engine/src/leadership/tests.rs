@@ -41,6 +41,8 @@ fn decided_if(record: Option<&Record>, renewed: Option<u64>, now: u64, blind: bo
         record,
         seen_at: begin,
         never_seen: false,
+        marked: true,
+        first: false,
         renewed_at: renewed.map(|at| begin + seconds(at)),
         blind,
         able: true,
@@ -104,6 +106,8 @@ fn a_lease_of_our_own_that_is_longer_than_any_that_is_believed_holds() {
         record: Some(&record),
         seen_at: begin(),
         never_seen: false,
+        marked: true,
+        first: false,
         renewed_at: None,
         blind: false,
         able: true,
@@ -129,6 +133,8 @@ fn a_lease_that_was_never_there_is_made_at_once() {
         record: None,
         seen_at: begin(),
         never_seen: true,
+        marked: false,
+        first: false,
         renewed_at: None,
         blind,
         able: true,
@@ -156,6 +162,51 @@ fn a_lease_that_a_replica_made_itself_is_held_for_a_while_before_it_leads() {
     assert_eq!(decided(Some(&made), Some(4), 6), Decision::Renew);
 }
 
+/// What a replica decides that does not lead, and has seen this record since `begin`.
+fn decided_by(marked: bool, first: bool, record: &Record, now: u64) -> Decision {
+    let standing = ReplicaView {
+        identity: "me",
+        record: Some(record),
+        seen_at: begin(),
+        never_seen: false,
+        marked,
+        first,
+        renewed_at: None,
+        blind: false,
+        able: true,
+    };
+    decide(&standing, &TIMES, begin() + seconds(now))
+}
+
+#[test]
+fn the_first_replica_that_ever_leads_waits_for_none() {
+    let made = made_by("me");
+    assert_eq!(decided_by(true, true, &made, 0), Decision::Acquire);
+    assert_eq!(
+        decided_by(true, false, &made, 0),
+        Decision::Wait(begin() + Duration::from_millis(12_500))
+    );
+}
+
+#[test]
+fn no_replica_leads_before_the_marker_exists() {
+    for record in [made_by("me"), held_by("me"), held_by("")] {
+        assert_eq!(decided_by(false, false, &record, 0), Decision::Mark);
+    }
+    let other = held_by("other");
+    let wait = Decision::Wait(begin() + seconds(15));
+    assert_eq!(decided_by(false, false, &other, 14), wait);
+    assert_eq!(decided_by(false, false, &other, 15), Decision::Mark);
+}
+
+#[test]
+fn a_replica_is_the_first_only_if_it_made_the_marker_and_nothing_is_served() {
+    assert!(Marker::Made.is_first(Some(false)));
+    assert!(!Marker::Made.is_first(Some(true)));
+    assert!(!Marker::Made.is_first(None), "Services could not be read");
+    assert!(!Marker::NotMade.is_first(Some(false)));
+}
+
 #[test]
 fn a_leader_puts_a_deleted_lease_back_at_once() {
     assert_eq!(decided(None, Some(4), 5), Decision::Renew);
@@ -172,6 +223,8 @@ fn a_replica_that_is_not_able_takes_nothing_and_gives_up_what_it_holds() {
             record,
             seen_at: begin(),
             never_seen: false,
+            marked: true,
+            first: false,
             renewed_at: renewed.map(|at| begin() + seconds(at)),
             blind: false,
             able: false,
@@ -273,6 +326,8 @@ fn others_have_their_turn_for_as_long_as_they_wait_for_a_lease_that_could_not_be
             record: Some(&unchanged),
             seen_at: at(60) + times.retry / 2,
             never_seen: false,
+            marked: true,
+            first: false,
             renewed_at: None,
             blind: false,
             able: true,
@@ -539,6 +594,9 @@ struct Replica {
     rate: u64,
     paused_until: u64,
     sight: Observation<(Record, u64)>,
+    marked: bool,
+    /// The version of the record that it made as the first.
+    first: Option<u64>,
     renewed_at: Option<Instant>,
     request: Option<Request>,
 }
@@ -546,16 +604,24 @@ struct Replica {
 /// What the server has: the record and its version.
 type Stored = Option<(Record, u64)>;
 
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+    Mark,
+}
+
 /// A request under way.
 struct Request {
     sent: Instant,
-    /// Whether it only reads.
-    reads: bool,
-    /// Else the version it is to replace; `None`: there is none.
+    purpose: Purpose,
+    /// For a write: the version it is to replace; `None`: there is none.
     replaces: Option<u64>,
     arrives: u64,
     answered: u64,
     lost: bool,
+    /// The record, and whether the write or the marker succeeded.
     answer: Option<(Stored, bool)>,
 }
 
@@ -616,6 +682,13 @@ impl Replica {
         let (false, Some((stored, replaced))) = (request.lost, request.answer) else {
             return self.sight.fail();
         };
+        if request.purpose == Purpose::Mark {
+            self.marked = true;
+            let made = self.sight.seen();
+            let made = made.filter(|(record, _)| *record == made_by(&self.name));
+            self.first = made.map(|it| it.1).filter(|_| replaced);
+            return;
+        }
         let same = self.sight.seen().map(|it| it.1) == stored.as_ref().map(|it| it.1);
         self.sight.take(stored, same, &TIMES, self.clock(now));
         let made = request.replaces.is_none();
@@ -630,6 +703,8 @@ impl Replica {
             record: self.sight.seen().map(|it| &it.0),
             seen_at: self.sight.since(),
             never_seen: self.sight.has_never_seen(),
+            marked: self.marked,
+            first: self.first.is_some() && self.first == self.sight.seen().map(|it| it.1),
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
             able: true,
@@ -643,7 +718,11 @@ impl Replica {
         }
         self.request = Some(Request {
             sent: self.clock(now),
-            reads: !matches!(decision, Decision::Acquire | Decision::Renew),
+            purpose: match decision {
+                Decision::Acquire | Decision::Renew => Purpose::Write,
+                Decision::Mark => Purpose::Mark,
+                Decision::Wait(_) | Decision::StepDown | Decision::GiveUp => Purpose::Read,
+            },
             replaces: self.sight.seen().map(|it| it.1),
             arrives: now + chance.there,
             answered: now + chance.there + chance.back,
@@ -658,14 +737,16 @@ proptest! {
 
     /// Whatever the delays, losses and pauses, and although clocks run unevenly, and the record is
     /// deleted and replicas are restarted now and then, no two replicas would write at the same
-    /// moment; and without trouble one of them does.
+    /// moment; and without trouble one of them does. `fresh`: none led before.
     #[test]
     fn never_two_would_write_at_the_same_time(
+        fresh in any::<bool>(),
         rates in proptest::collection::vec(900u64..1100, 2..5),
         chances in proptest::collection::vec(chance(), 600),
     ) {
         const TICK: u64 = 250;
-        let mut server: Stored = Some((held_by(""), 1));
+        let mut server: Stored = (!fresh).then(|| (held_by(""), 1));
+        let mut marker = false;
         let mut versions = 1;
         let mut lives = rates.len();
         let mut replicas: Vec<Replica> = rates
@@ -676,6 +757,8 @@ proptest! {
                 rate: *rate,
                 paused_until: 0,
                 sight: Observation::new(begin()),
+                marked: false,
+                first: None,
                 renewed_at: None,
                 request: None,
             })
@@ -692,8 +775,12 @@ proptest! {
                     && request.answer.is_none()
                 {
                     let version = server.as_ref().map(|it| it.1);
-                    let replaced = !request.reads && request.replaces == version;
-                    if replaced {
+                    let succeeds = match request.purpose {
+                        Purpose::Read => false,
+                        Purpose::Write => request.replaces == version,
+                        Purpose::Mark => !std::mem::replace(&mut marker, true),
+                    };
+                    if succeeds && request.purpose == Purpose::Write {
                         versions += 1;
                         let record = match version {
                             Some(_) => held_by(&replica.name),
@@ -701,7 +788,7 @@ proptest! {
                         };
                         server = Some((record, versions));
                     }
-                    request.answer = Some((server.clone(), replaced));
+                    request.answer = Some((server.clone(), succeeds));
                 }
                 if replica.paused_until > now {
                     continue;
@@ -715,6 +802,7 @@ proptest! {
                     lives += 1;
                     replica.name = format!("replica-{lives}");
                     replica.sight = Observation::new(replica.clock(now));
+                    (replica.marked, replica.first) = (false, None);
                     replica.renewed_at = None;
                     replica.request = None;
                 }

@@ -184,12 +184,12 @@ impl<'j, P: Provider> Machine<'j, P> {
             }
             (State::Beginning(work), Input::Written(written)) => match self.written(written) {
                 Ok(()) => self.apply_next(work),
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail_within(&work, &error),
             },
             (State::Applying(work), Input::Applied(applied)) => self.take_applied(work, applied),
             (State::Claiming(work), Input::Written(written)) => match self.written(written) {
                 Ok(()) => self.record(work),
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail_within(&work, &error),
             },
             (State::Recording(work), _) => self.count(work),
             (State::Waiting(work), Input::Waiting(after)) => self.carried(&work, Some(after)),
@@ -269,14 +269,15 @@ impl<'j, P: Provider> Machine<'j, P> {
                 return self.report(&status, &reasons);
             }
         };
-        self.end.pending = plan.describe();
+        self.end.pending.clear();
         if plan.is_empty() {
             self.end.progress = Progress::default();
             let found = status.remarks.iter().chain(&status.waiting);
             self.end.reasons.extend(found.cloned());
             return self.settle(intent, &status);
         }
-        if let Some(reason) = self.end.progress.objection(&self.end.pending) {
+        if let Some(reason) = self.end.progress.objection(&plan.steps) {
+            self.end.pending = plan.describe();
             self.end.outcome = Outcome::Stuck;
             self.end.failure = Some(reason.to_string());
             self.end.reasons.push(reason.clone());
@@ -396,9 +397,18 @@ impl<'j, P: Provider> Machine<'j, P> {
         self.finish()
     }
 
+    /// Ends with a write that failed before a plan was carried out.
+    fn fail_within(&mut self, work: &Work<P>, error: &ReportError) -> Todo {
+        self.end.pending = work.plan.describe();
+        self.fail(error)
+    }
+
     pub(super) fn finish(&mut self) -> Todo {
         self.announce_addresses();
         self.announce_failure();
+        if let Some(intent) = &self.job.intent {
+            self.end.progress.end(intent);
+        }
         let end = &mut self.end;
         end.reporting.looked = true;
         // A failure is reported once, however often the provider is busy with its repair meanwhile.

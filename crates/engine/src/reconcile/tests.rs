@@ -792,16 +792,13 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
     outside.address = None;
     let lab = Lab::over(outside.clone());
     let intent = spec(&[80]);
-    let claim = PlannedStep {
-        step: Step::Claim.to_string(),
-        because: "it was lost again".to_owned(),
-        kind: PlannedKind::Change,
-        detail: serde_json::to_value(Step::Claim).unwrap(),
-    };
+    let mut plan = Plan::default();
+    plan.push(Step::Claim, "it was lost again");
     let mut progress = Progress::default();
     for _ in 0..5 {
-        progress.count(&intent, &claim);
+        progress.count(&plan.steps[0]);
     }
+    progress.end(&intent);
     let job = Job {
         row: Some(Arc::new(row(&outside))),
         intent: Some(intent),

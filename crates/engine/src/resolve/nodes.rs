@@ -36,11 +36,12 @@ pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -
         );
     }
     let nodes = validated(scene).filter_map(|(node, address)| {
+        let address = address.ok()?;
         Some(NodeTarget {
             name: node.name.clone(),
-            address: address.ok()?,
+            address,
             provider_id: node.provider_id.clone(),
-            others: others(node, &scene.service.families),
+            others: others(node, address, &scene.service.families),
         })
     });
     nodes.collect()
@@ -60,14 +61,16 @@ pub(super) fn any(scene: &ResolveContext<'_>) -> bool {
     scene.profile.target == Target::Node && scene.world.nodes().any(|node| may_serve(node).is_ok())
 }
 
-/// The node's first address of each further family of the Service.
-fn others(node: &NodeRow, families: &[Family]) -> Vec<IpAddr> {
-    let further = families.iter().skip(1);
-    let addresses = further.filter_map(|family| {
-        let mut of_family = node.addresses.iter();
-        of_family.find(|address| Family::of(**address) == *family)
-    });
-    addresses.copied().collect()
+/// The node's addresses beside this one, of the Service's families.
+fn others(node: &NodeRow, address: IpAddr, families: &[Family]) -> Vec<IpAddr> {
+    let of_service = |it: &IpAddr| {
+        let family = Family::of(*it);
+        family == Family::of(address) || families.contains(&family)
+    };
+    let others = node.addresses.iter().copied();
+    others
+        .filter(|it| *it != address && of_service(it))
+        .collect()
 }
 
 /// The Service's own selector, else that of the configuration.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{PoolOrigin, PoolRow, ResourceRow};
+use landfall_model::wire::accepted_pool;
 
 /// The pools that sources have reported, by where they come from and by name.
 #[derive(Clone, Debug, Default)]
@@ -184,6 +185,11 @@ impl Pools {
             self.spans.clear();
         }
         self.spans.extend(read.into_iter().flatten());
+        // What a pool had that is not valid any more, as it was recorded.
+        let resources = self.in_force.iter().filter_map(|it| it.resource.as_ref());
+        let accepted = resources.filter_map(|it| accepted_pool(it));
+        let texts = accepted.flat_map(|row| row.addresses);
+        self.spans.extend(texts.filter_map(|text| span(&text)));
     }
 }
 

@@ -189,6 +189,7 @@ impl Speaker {
                 api_version: "landfall.dev/v1alpha1",
                 kind: "SpeakerStatus",
                 plural: "speakerstatuses",
+                whole: None,
                 namespace: None,
             },
             name: self.node.clone(),

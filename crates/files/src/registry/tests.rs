@@ -445,13 +445,13 @@ fn what_may_have_reached_the_disk_in_a_failed_write_is_written_again_as_it_is() 
 fn a_request_is_not_settled_before_what_it_says_is_on_the_disk() {
     let mut registry = serving();
     let again = request(&key("web"), &uid(), Write::Status(status(2)));
-    assert!(registry.is_settled(&again, now()));
+    assert!(registry.is_settled(&again));
     let other = request(&key("web"), &uid(), Write::Status(status(3)));
-    assert!(!registry.is_settled(&other, now()));
+    assert!(!registry.is_settled(&other));
     let requests = [other];
     let batch = registry.begin(&requests, now());
     registry.fail(batch);
-    assert!(!registry.is_settled(&again, now()));
+    assert!(!registry.is_settled(&again));
 }
 
 #[test]

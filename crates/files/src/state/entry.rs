@@ -71,7 +71,7 @@ impl Key {
             (_, Some(Entry::Service(row))) => serde_json::to_string(&ServiceLine {
                 service: &row.key,
                 deleting: row.deleting,
-                object: wire::printed_service(row, &row.status),
+                object: wire::remembered_service(row, &row.status),
             }),
             (_, Some(Entry::Pool(row))) => serde_json::to_string(&PoolLine {
                 pool: &row.name,

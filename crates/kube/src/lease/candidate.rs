@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Method;
 use jiff::Timestamp;
 use landfall_engine::leadership::{
-    Course, Decision, Observation, Record, ReplicaView, Role, awaits_successor, decide,
+    Course, Decision, Marker, Observation, Record, ReplicaView, Role, awaits_successor, decide,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::LeaseConfig;
 use super::guard::Term;
+use super::marker;
 use super::record::{Lease, LeaseSpec, UNPROVEN, declare, micro};
 use crate::api::{self, Ask, JSON};
 use crate::connect::Connection;
@@ -30,6 +31,10 @@ pub(super) struct Candidate {
     pub(super) able: watch::Receiver<bool>,
     pub(super) sight: Observation<(Lease, Record)>,
     pub(super) course: Course,
+    /// Whether the marker exists, or can't be made.
+    pub(super) marked: bool,
+    /// The version of the Lease that this replica made as the first that ever leads.
+    pub(super) first_with: Option<String>,
     pub(super) renewed_at: Option<Instant>,
     pub(super) complaint: Option<String>,
 }
@@ -71,6 +76,7 @@ impl Candidate {
             match decide(&self.standing(), &times, now) {
                 Decision::Wait(_) if leads && self.is_undeclared() => self.renew().await,
                 Decision::Acquire | Decision::Renew => self.renew().await,
+                Decision::Mark => self.mark().await,
                 Decision::Wait(until) => {
                     // Looks are cheap, and a Lease that was given up is not to lie about.
                     let often = if leads { times.retry } else { times.retry / 2 };
@@ -113,6 +119,42 @@ impl Candidate {
         self.pause(if leads { retry / 4 } else { retry }).await;
     }
 
+    /// Makes the marker, and finds out whether this replica is the first that ever leads.
+    async fn mark(&mut self) {
+        let time_limit = self.config.times.renew_deadline.max(SHORTEST_QUESTION);
+        let made = self.sight.seen().filter(|(_, record)| {
+            // Nothing else wrote it since.
+            record.unproven && record.holder == self.config.identity
+        });
+        let version = made.and_then(|(lease, _)| lease.version().map(ToOwned::to_owned));
+        match marker::make(&self.connection, &self.config, time_limit).await {
+            Ok(marker) => {
+                self.marked = true;
+                let held = match marker {
+                    Marker::Made if version.is_some() => self.is_any_held(time_limit).await,
+                    Marker::Made | Marker::NotMade => None,
+                };
+                self.first_with = version.filter(|_| marker.is_first(held));
+            }
+            Err(error) => {
+                self.complain(&error);
+                self.pause(self.config.times.retry).await;
+                self.look().await;
+            }
+        }
+    }
+
+    /// Whether any Service has the finalizer; `None`: that can't be found out.
+    async fn is_any_held(&mut self, time_limit: Duration) -> Option<bool> {
+        match marker::is_any_held(&self.connection, time_limit).await {
+            Ok(held) => Some(held),
+            Err(error) => {
+                self.complain(&error);
+                None
+            }
+        }
+    }
+
     /// Reads the Lease until another replica serves, or none comes to.
     async fn follow_successor(&mut self) {
         let (released_at, times) = (Instant::now(), self.config.times);
@@ -132,11 +174,14 @@ impl Candidate {
     }
 
     fn standing(&self) -> ReplicaView<'_> {
+        let version = self.sight.seen().and_then(|(lease, _)| lease.version());
         ReplicaView {
             identity: &self.config.identity,
             record: self.record(),
             seen_at: self.sight.since(),
             never_seen: self.sight.has_never_seen(),
+            marked: self.marked,
+            first: self.first_with.is_some() && self.first_with.as_deref() == version,
             renewed_at: self.renewed_at,
             blind: self.sight.is_blind(),
             able: *self.able.borrow(),

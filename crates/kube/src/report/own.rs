@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::{self, Ask, JSON, JSON_PATCH};
+use crate::api::{self, APPLY, Ask, JSON, JSON_PATCH};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
 
 use super::events::{Announcer, Occurrence, Reporter};
-use super::failed;
 use super::permits::WritePermits;
+use super::{MANAGER, failed};
 
 /// Reports on the process itself to the API server.
 #[derive(Debug)]
@@ -82,6 +82,23 @@ impl OwnReports {
         api::request(&self.connection, ask, TIMEOUT).await.map(drop)
     }
 
+    /// Creates or replaces an object together with its status.
+    async fn apply(
+        &self,
+        object: &OwnObject,
+        version: &'static str,
+        status: &Value,
+    ) -> Result<(), ApiError> {
+        let path = path_in(version, &object.kind);
+        let path = format!("{path}/{}?fieldManager={MANAGER}&force=true", object.name);
+        let mut body = body_of(object);
+        body["apiVersion"] = version.into();
+        body["status"] = status.clone();
+        let what = format!("apply {}", object.kind.plural);
+        self.send(Ask::send(Method::PATCH, path, APPLY, &body, what))
+            .await
+    }
+
     async fn write_status(&self, object: &OwnObject, status: &Value) -> Result<(), ApiError> {
         let path = format!("{}/{}/status", path_of(&object.kind), object.name);
         // A merge patch that leaves a field out would keep it.
@@ -114,6 +131,13 @@ impl OwnReport for OwnReports {
             what,
             why: error.to_string(),
         })?;
+        if let Some(version) = object.kind.whole {
+            match self.apply(object, version, &status).await {
+                // MetalLB's own definition has no such version.
+                Err(error) if error.is_not_found() => {}
+                applied => return applied.map_err(|error| failed(what, &error)),
+            }
+        }
         let written = match self.write_status(object, &status).await {
             Err(error) if error.is_not_found() => match self.create(object).await {
                 Ok(()) => self.write_status(object, &status).await,
@@ -170,15 +194,16 @@ fn delete(path: String, what: String) -> Ask {
 }
 
 fn path_of(kind: &OwnKind) -> String {
+    path_in(kind.api_version, kind)
+}
+
+fn path_in(version: &str, kind: &OwnKind) -> String {
     let OwnKind {
-        api_version,
-        plural,
-        namespace,
-        ..
+        plural, namespace, ..
     } = kind;
     match namespace {
-        Some(namespace) => format!("/apis/{api_version}/namespaces/{namespace}/{plural}"),
-        None => format!("/apis/{api_version}/{plural}"),
+        Some(namespace) => format!("/apis/{version}/namespaces/{namespace}/{plural}"),
+        None => format!("/apis/{version}/{plural}"),
     }
 }
 

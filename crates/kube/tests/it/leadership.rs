@@ -48,16 +48,13 @@ async fn leads(election: &Election, wanted: bool) {
 async fn one_of_three_leads_and_hands_over_at_once_when_it_stops() {
     let cluster = Cluster::start(Options::default()).await.unwrap();
     install(&cluster).await;
-    // One that is not there would be waited for.
-    let given_up = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: landfall, \
-                    namespace: landfall-system}\nspec: {holderIdentity: \"\"}";
-    cluster.kubectl().apply(given_up).await.unwrap();
     let tasks = TaskTracker::new();
     let mut running = Vec::new();
     for name in ["a", "b", "c"] {
         let connection = connect(&cluster, &format!("landfall/{name}")).await;
         let mut config = LeaseConfig::new("landfall-system", &identity(name));
-        // Long enough that no replica gets the Lease because it expires.
+        // Long enough that no replica gets the Lease because it expires, nor because it has waited:
+        // the first one need not.
         config.times = Times {
             lease: Duration::from_secs(600),
             retry: Duration::from_secs(1),
@@ -94,6 +91,49 @@ async fn one_of_three_leads_and_hands_over_at_once_when_it_stops() {
         .unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseTransitions"], 3);
+    let at = ["-n", "landfall-system", "lease", "landfall-led"];
+    cluster.kubectl().get(&at).await.expect("the marker stays");
+}
+
+/// Returns how long after making the Lease of this name a replica led, by the API server's log.
+async fn waited(cluster: &Cluster, name: &str) -> Duration {
+    let audit = cluster.audit();
+    let tasks = TaskTracker::new();
+    let agent = format!("landfall/{name}");
+    let connection = connect(cluster, &agent).await;
+    let election = Election::start(connection, config(name, &identity(name)), &tasks);
+    leads(&election, true).await;
+    let written = |verb: &str| -> jiff::Timestamp {
+        let mut entries = audit.entries().unwrap().into_iter();
+        let entry = entries.find(|it| it.user_agent == agent && it.verb == verb);
+        entry.unwrap().received.parse().unwrap()
+    };
+    let (made, led) = (written("create"), written("update"));
+    election.release().await;
+    led.duration_since(made).unsigned_abs()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_waits_for_a_leader_where_any_sign_of_one_is_left() {
+    let cluster = cluster().await;
+    allow_any_lease(cluster).await;
+    // A replica has led by this name before: its marker stays when its Lease is deleted.
+    let marker = "apiVersion: coordination.k8s.io/v1\nkind: Lease\n\
+                  metadata: {name: marked-led, namespace: landfall-system}";
+    cluster.kubectl().apply(marker).await.unwrap();
+    // Or both are gone, and a Service is served.
+    let namespace = cluster.namespace("held").await.unwrap();
+    let finalizers = "finalizers: [service.kubernetes.io/load-balancer-cleanup]";
+    let held = service(&namespace, "held", "");
+    let held = held.replace("metadata: {", &format!("metadata: {{{finalizers}, "));
+    cluster.kubectl().apply(&held).await.unwrap();
+    let (after_marker, after_service) =
+        tokio::join!(waited(cluster, "marked"), waited(cluster, "unmarked"));
+    let least = TIMES.renew_deadline;
+    assert!(
+        after_marker >= least && after_service >= least,
+        "{after_marker:?}, {after_service:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ mod facts;
 mod fake;
 mod leadership;
 mod lists;
+mod member_leases;
 mod outage;
 mod own;
 mod reports;

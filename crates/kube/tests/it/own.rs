@@ -27,6 +27,10 @@ spec:
       storage: true
       subresources: {status: {}}
       schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+    - name: v1alpha1
+      served: true
+      storage: false
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ";
 
 /// A process that reports on itself in a namespace of its own.
@@ -67,6 +71,7 @@ impl Desk {
             api_version: "own.example.com/v1",
             kind: "NodeReport",
             plural: "nodereports",
+            whole: None,
             namespace: Some(self.namespace.clone()),
         }
     }
@@ -145,6 +150,37 @@ async fn an_object_is_created_once_and_then_only_its_status_is_written() {
             "patch nodereports/status"
         ]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_status_is_a_field_like_any_other_an_object_is_created_with_it_in_one_write() {
+    let desk = Desk::open("own-whole").await;
+    let audit = desk.cluster.audit();
+    let mut object = desk.object("a");
+    object.kind.whole = Some("own.example.com/v1alpha1");
+    for status in [json!({"on": ["eth0"], "at": 1}), json!({"at": 2})] {
+        desk.reports.write_own(&object, &status).await.unwrap();
+    }
+    let asked = ["-n", &desk.namespace, "nodereports.v1.own.example.com"];
+    let kubectl = desk.cluster.kubectl();
+    let there = kubectl.get(&[&asked[..], &["of-a"]].concat()).await;
+    let there = there.unwrap();
+    assert_eq!(there["status"], json!({"at": 2}));
+    assert_eq!(
+        there["metadata"]["labels"],
+        json!({"example.com/node": "a"})
+    );
+    assert_eq!(
+        desk.writes(&audit),
+        ["patch nodereports", "patch nodereports"]
+    );
+    // A definition without that version.
+    object.name = "of-b".to_owned();
+    object.kind.whole = Some("own.example.com/v1alpha9");
+    let status = json!({"at": 3});
+    desk.reports.write_own(&object, &status).await.unwrap();
+    let there = kubectl.get(&[&asked[..], &["of-b"]].concat()).await;
+    assert_eq!(there.unwrap()["status"], status);
 }
 
 #[tokio::test(flavor = "multi_thread")]

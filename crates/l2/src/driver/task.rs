@@ -11,7 +11,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::filter::{Protocol, program};
 use super::groups::Groups;
@@ -28,6 +28,11 @@ const FULL: Duration = Duration::from_millis(2);
 
 /// The time between two tries of what failed for a reason that lasts.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// After so many errors in a row, for so long, a socket is of no use: the task ends, so that another
+/// node announces.
+const MOST_ERRORS: u32 = 100;
+const LONGEST_ERROR: Duration = Duration::from_secs(1);
 
 /// Room for a frame: the filter lets no more through.
 const FRAME: usize = 2_048;
@@ -70,6 +75,8 @@ pub struct Task {
     groups: Groups,
     /// The interfaces whose frames the filters let through; `None`: not all filters are set.
     filtered: Option<Vec<u32>>,
+    /// A filter could not be set.
+    is_deaf: bool,
     /// Frames for which the kernel has no room. Nothing is announced before they are gone, so
     /// there are never more than a batch makes.
     backlog: VecDeque<(u32, Vec<u8>)>,
@@ -106,6 +113,7 @@ impl Task {
             follow: Follow::default(),
             groups: Groups::default(),
             filtered: None,
+            is_deaf: false,
             backlog: VecDeque::new(),
             losses: Losses::default(),
             retry: None,
@@ -117,6 +125,7 @@ impl Task {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut frames = [vec![0; FRAME], vec![0; FRAME]];
         let mut messages = vec![0; MESSAGES];
+        let mut errors = Errors::default();
         self.list_links();
         loop {
             let woken = self.woken(&stop, &mut frames, &mut messages).await;
@@ -124,13 +133,27 @@ impl Task {
             let now = Instant::now();
             match woken {
                 Woken::Stop => return,
-                Woken::Frame(received, Protocol::Arp) => self.frame(received, arp, now).await,
-                Woken::Frame(received, Protocol::Ndp) => self.frame(received, ndp, now).await,
-                Woken::Links(received) => self.links(received, &messages, now).await,
+                Woken::Frame(received, protocol) => {
+                    let (errors, room) = match protocol {
+                        Protocol::Arp => (&mut errors.arp, arp),
+                        Protocol::Ndp => (&mut errors.ndp, ndp),
+                    };
+                    if let Some(received) = errors.pass(received, now).await {
+                        self.frame(&received, room, now);
+                    }
+                }
+                Woken::Links(received) => {
+                    if let Some(received) = errors.links.pass(received, now).await {
+                        self.links(&received, &messages, now);
+                    }
+                }
                 Woken::Wanted => self.wanted(now),
                 Woken::Deadline => self.deadline(now),
             }
             self.publish();
+            if errors.are_too_many(now) {
+                return error!("a socket gives nothing but errors: this node stops announcing");
+            }
         }
     }
 
@@ -171,14 +194,7 @@ impl Task {
         machine.into_iter().chain(self.retry).min()
     }
 
-    async fn frame(&mut self, received: io::Result<packet::Received>, room: &[u8], now: Instant) {
-        let received = match received {
-            Ok(received) => received,
-            Err(error) => {
-                warn!(%error, "cannot receive frames");
-                return tokio::time::sleep(FULL).await;
-            }
-        };
+    fn frame(&mut self, received: &packet::Received, room: &[u8], now: Instant) {
         if let Some(frame) = room.get(..received.length) {
             let outputs = self
                 .machine
@@ -187,16 +203,12 @@ impl Task {
         }
     }
 
-    async fn links(&mut self, received: io::Result<netlink::Received>, room: &[u8], now: Instant) {
+    fn links(&mut self, received: &netlink::Received, room: &[u8], now: Instant) {
         let length = match received {
-            Ok(netlink::Received::Messages(length)) => length,
-            Ok(netlink::Received::Lost) => {
+            netlink::Received::Messages(length) => *length,
+            netlink::Received::Lost => {
                 debug!("changes of links were lost; they are listed again");
                 return self.list_links();
-            }
-            Err(error) => {
-                warn!(%error, "cannot follow links");
-                return tokio::time::sleep(FULL).await;
             }
         };
         let progress = self.follow.take(room.get(..length).unwrap_or_default());
@@ -312,9 +324,11 @@ impl Task {
             if let Err(error) = socket.filter(&program(protocol, interfaces.iter())) {
                 warn!(%error, "cannot change the filter of a packet socket");
                 self.retry = Some(now + RETRY);
+                self.has_news |= !std::mem::replace(&mut self.is_deaf, true);
                 return;
             }
         }
+        self.has_news |= std::mem::take(&mut self.is_deaf);
         self.filtered = Some(interfaces);
     }
 
@@ -335,8 +349,89 @@ impl Task {
             let view = View {
                 addresses: self.machine.status(),
                 losses: self.losses,
+                is_deaf: self.is_deaf,
             };
             self.channels.view.send_replace(Arc::new(view));
         }
+    }
+}
+
+/// The errors in a row of each socket.
+#[derive(Debug, Default)]
+struct Errors {
+    arp: Row,
+    ndp: Row,
+    links: Row,
+}
+
+/// Errors of a socket in a row: how many, and when the first of them came.
+#[derive(Debug, Default)]
+struct Row {
+    count: u32,
+    since: Option<Instant>,
+}
+
+// === impl Errors ===
+
+impl Errors {
+    /// Returns whether a socket is of no use.
+    fn are_too_many(&self, now: Instant) -> bool {
+        let rows = [&self.arp, &self.ndp, &self.links];
+        rows.iter().any(|row| row.is_too_long(now))
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    /// Returns what was received. After an error waits a little, so that it takes no CPU.
+    async fn pass<T>(&mut self, received: io::Result<T>, now: Instant) -> Option<T> {
+        match received {
+            Ok(received) => {
+                *self = Self::default();
+                Some(received)
+            }
+            Err(error) => {
+                if self.count == 0 {
+                    warn!(%error, "cannot receive frames, or follow links");
+                }
+                self.count = self.count.saturating_add(1);
+                self.since.get_or_insert(now);
+                tokio::time::sleep(FULL).await;
+                None
+            }
+        }
+    }
+
+    fn is_too_long(&self, now: Instant) -> bool {
+        let lasts = self.since.is_some_and(|since| now >= since + LONGEST_ERROR);
+        lasts && self.count >= MOST_ERRORS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn fail(row: &mut Row, times: u32, now: Instant) {
+        for _ in 0..times {
+            let error = io::Error::from(io::ErrorKind::NetworkDown);
+            assert_eq!(row.pass::<()>(Err(error), now).await, None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_is_given_up_after_many_errors_in_a_row_that_last() {
+        let (mut errors, began) = (Errors::default(), Instant::now());
+        let later = began + LONGEST_ERROR;
+        fail(&mut errors.ndp, 2 * MOST_ERRORS, began).await;
+        assert!(!errors.are_too_many(began), "at once");
+        assert!(errors.are_too_many(later));
+        assert_eq!(errors.ndp.pass(Ok(7), later).await, Some(7));
+        assert!(!errors.are_too_many(later));
+        // Two errors with nothing between them are few, however long it takes.
+        fail(&mut errors.arp, 1, began).await;
+        fail(&mut errors.arp, 1, later).await;
+        assert!(!errors.are_too_many(later));
     }
 }

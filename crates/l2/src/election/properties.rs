@@ -19,15 +19,20 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 fn cluster() -> impl Strategy<Value = Cluster> {
-    let flags = any::<[bool; 4]>();
+    let flags = any::<[bool; 5]>();
     let nodes = proptest::collection::btree_map(name(), flags, 0..8).prop_map(|nodes| {
-        let node = |(name, [dead, unavailable, excluded, able]): (String, [bool; 4])| Node {
-            name,
-            is_alive: !dead,
-            network_unavailable: unavailable,
-            excluded,
-            is_able_to_serve: able,
-        };
+        let node =
+            |(name, [dead, unavailable, excluded, able, unable]): (String, [bool; 5])| Node {
+                name,
+                is_alive: !dead,
+                network_unavailable: unavailable,
+                excluded,
+                is_able_to_serve: able,
+                inability: Inability {
+                    ipv4: unable,
+                    ..Inability::default()
+                },
+            };
         nodes.into_iter().map(node).collect::<Vec<_>>()
     });
     let names = || proptest::collection::btree_set(name(), 0..8);

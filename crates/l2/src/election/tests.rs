@@ -11,6 +11,7 @@ fn node(name: &str) -> Node {
         network_unavailable: false,
         excluded: false,
         is_able_to_serve: true,
+        inability: Inability::default(),
     }
 }
 
@@ -136,6 +137,35 @@ fn loses(change: impl FnOnce(&mut Node), rules: Rules, reason: NotAnnounced) {
     assert_eq!(why(&nodes[1]), Some(reason));
     assert_eq!(why(&nodes[0]), None);
     assert_eq!(why(&nodes[2]), Some(NotAnnounced::NotOwner));
+}
+
+#[test]
+fn a_node_that_can_not_goes_behind_those_that_can_and_where_none_can_all_are_as_before() {
+    let (v4, v6) = (address("10.0.0.1"), address("2001:db8::1"));
+    let (everywhere, mut nodes) = (everywhere(), nodes());
+    let owner = |of: IpAddr, nodes: &[Node]| {
+        let service = service(&of.to_string(), &[&everywhere]);
+        order(&service, nodes, Rules::default())[0].clone()
+    };
+    // The order of both addresses is b, a, c.
+    let owners = |nodes: &[Node]| [owner(v4, nodes), owner(v6, nodes)];
+    assert_eq!(owners(&nodes), ["node-b", "node-b"]);
+    nodes[1].inability.ipv4 = true;
+    assert_eq!(owners(&nodes), ["node-a", "node-b"]);
+    nodes[0].inability.addresses.insert(fingerprint(v4));
+    assert_eq!(owners(&nodes), ["node-c", "node-b"]);
+    nodes[1].inability.addresses.insert(fingerprint(v6));
+    assert_eq!(owners(&nodes), ["node-c", "node-a"]);
+    // A preference does not make up for it.
+    let preferred = Advertisement {
+        preferences: [("node-b".to_owned(), 100)].into(),
+        ..everywhere.clone()
+    };
+    let service = service("10.0.0.1", &[&preferred]);
+    let order = order(&service, &nodes, Rules::default());
+    assert_eq!(order, ["node-c", "node-b", "node-a"]);
+    nodes[2].inability.ipv4 = true;
+    assert_eq!(owner(v4, &nodes), "node-b");
 }
 
 #[test]

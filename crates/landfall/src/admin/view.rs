@@ -26,8 +26,7 @@ pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
                 .problems
                 .iter()
                 .cloned()
-                // All providers on this machine share one data plane.
-                .chain(handle.providers.iter().find_map(|it| it.problem()))
+                .chain(problems(handle))
                 .collect(),
             pools: handle
                 .providers
@@ -43,6 +42,17 @@ pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
             routes: Vec::new(),
         }
     })
+}
+
+/// Returns what is wrong with providers, each once: those on this machine share one data plane.
+fn problems(handle: &EngineHandle<Backend>) -> Vec<Reason> {
+    let mut problems = Vec::new();
+    for problem in handle.providers.iter().filter_map(|it| it.problem()) {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    }
+    problems
 }
 
 /// One Service of them.

@@ -8,11 +8,13 @@ use landfall_exoscale::objects::Id;
 use landfall_exoscale::{Exoscale as ExoscaleProvider, Observed, Settings, orphans, profile};
 use landfall_model::dialect::exoscale::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderProfile;
-use landfall_model::view::{CloudCallsView, MetricsView};
+use landfall_model::view::MetricsView;
 use landfall_model::{Code, Reason};
 use serde_json::Map;
 
-use super::{Adopted, Answer, Bounds, CloudReport, FoundOrphans, Kind, Orphan, Owners, Unusable};
+use super::{
+    Adopted, Answer, Bounds, CloudReport, FoundOrphans, Kind, Orphan, Owners, Unusable, cloud_calls,
+};
 use crate::cli::InstancesArgs;
 
 /// What an orphan is.
@@ -160,17 +162,8 @@ impl Kind for Exoscale {
     }
 
     fn metrics(provider: &ExoscaleProvider, instance: &str, metrics: &mut MetricsView) {
-        let calls = provider.cloud().calls().into_iter();
-        metrics
-            .cloud_calls
-            .extend(calls.map(|(key, calls)| CloudCallsView {
-                instance: instance.to_owned(),
-                method: key.method.to_owned(),
-                resource: key.resource.to_owned(),
-                outcome: key.outcome.to_owned(),
-                count: calls.count,
-                seconds: calls.time.as_secs_f64(),
-            }));
+        let calls = cloud_calls(instance, provider.cloud().calls());
+        metrics.cloud_calls.extend(calls);
     }
 }
 

@@ -17,7 +17,7 @@ use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::ServiceRow;
-use landfall_model::view::{CloudCallsView, MetricsView};
+use landfall_model::view::MetricsView;
 use landfall_openstack::client::{ApiError, ErrorKind};
 use landfall_openstack::objects::Id;
 use landfall_openstack::orphans::{self, OrphanKind, Owner};
@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Adopted, Answer, Bounds, CloudReport, Disabled, FoundOrphans, Kind, Orphan, Owners, Unusable,
+    cloud_calls,
 };
 use crate::cli::InstancesArgs;
 use crate::lifetime::Lifetime;
@@ -47,6 +48,12 @@ impl Kind for OpenStack {
     fn override_with(config: &mut config::OpenStack, args: &InstancesArgs) {
         if let Some(name) = &args.cluster_name {
             config.cluster_name.clone_from(name);
+        }
+        if let Some(layout) = args.security_groups {
+            config.security_groups = layout;
+        }
+        if let Some(strict) = args.strict_source_ranges {
+            config.strict_source_ranges = strict;
         }
     }
 
@@ -159,17 +166,14 @@ impl Kind for OpenStack {
     }
 
     fn metrics(provider: &OpenStackProvider, instance: &str, metrics: &mut MetricsView) {
-        let calls = provider.cloud().calls().into_iter();
-        metrics
-            .cloud_calls
-            .extend(calls.map(|(key, calls)| CloudCallsView {
-                instance: instance.to_owned(),
-                method: key.method.to_owned(),
-                resource: key.resource.to_owned(),
-                outcome: key.outcome.to_owned(),
-                count: calls.count,
-                seconds: calls.time.as_secs_f64(),
-            }));
+        let calls = cloud_calls(instance, provider.cloud().calls());
+        metrics.cloud_calls.extend(calls);
+    }
+
+    fn problem(provider: &OpenStackProvider) -> Option<Reason> {
+        let problem = provider.cloud().credentials_problem()?;
+        let message = format!("{problem}; those from before stay in use");
+        Some(Reason::warning(Code::ProviderFailed, message))
     }
 
     fn adopted(have: &Observed) -> Vec<Adopted> {
@@ -240,6 +244,7 @@ pub fn of_cloud_conf(path: PathBuf) -> Config {
         cluster_name: CLUSTER_NAME.to_owned(),
         strict_source_ranges: true,
         security_groups: SecurityGroups::default(),
+        prefer_dual_stack: true,
     };
     Config {
         instances: vec![Instance {

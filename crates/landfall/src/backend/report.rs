@@ -1,10 +1,14 @@
 //! What commands print about the clouds of instances, whichever cloud it is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_model::reason::Reason;
 use landfall_model::rows::ServiceRow;
+use landfall_model::view::{CloudCallsView, TimesView};
+use landfall_openstack::client::{CallCount, CallKey};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -97,6 +101,28 @@ pub struct FoundOrphans {
     pub orphans: Vec<Orphan>,
     /// How many objects of each kind were read, orphans or not.
     pub read: Vec<(&'static str, usize)>,
+}
+
+/// Returns the counters of a client as metrics of an instance.
+pub fn cloud_calls(
+    instance: &str,
+    calls: BTreeMap<CallKey, CallCount>,
+) -> impl Iterator<Item = CloudCallsView> {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    calls.into_iter().map(move |(key, calls)| CloudCallsView {
+        instance: instance.to_owned(),
+        method: key.method.to_owned(),
+        resource: key.resource.to_owned(),
+        outcome: key.outcome.to_owned(),
+        times: TimesView {
+            buckets: calls
+                .buckets()
+                .map(|(bound, count)| (micros(bound), count))
+                .collect(),
+            sum: micros(calls.time),
+            count: calls.count,
+        },
+    })
 }
 
 /// Writes words as a name in JSON: `floating IP` as `floatingIp`.

@@ -120,6 +120,9 @@ pub struct AdoptMetalLbArgs {
     /// Without --config: the namespace of MetalLB and its resources; default: metallb-system
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "config")]
     pub metallb_namespace: Option<String>,
+    /// Print values of Landfall's chart in the place of these of MetalLB's, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "back", "apply"])]
+    pub values: Option<PathBuf>,
     /// Give back to MetalLB what was taken over
     #[arg(long)]
     pub back: bool,

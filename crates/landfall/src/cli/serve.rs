@@ -12,7 +12,7 @@ use landfall_config::pools;
 use landfall_local::Local;
 use landfall_model::provider::Provider as _;
 
-use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat};
+use super::{AccessLogFormat, ChosenArgs, DEFAULT_ADMIN, InstancesArgs, LogFormat, ReferenceArgs};
 
 /// `landfall demo`
 #[derive(Debug, Args)]
@@ -92,6 +92,8 @@ pub struct UpArgs {
     after_help = "In a pod the service account is used; elsewhere name a kubeconfig. Several \
                  replicas elect a leader with a Lease; only the leader writes, the others stand \
                  by.\n\n\
+                 It also accepts the flags of openstack-cloud-controller-manager: \
+                 docs/migrating-openstack.md lists what they do here.\n\n\
                  Examples:\n  \
                  landfall controller --config /etc/landfall/landfall.yaml\n  \
                  landfall controller --kubeconfig ~/.kube/config --leader-elect=false"
@@ -113,10 +115,46 @@ pub struct ControllerArgs {
     #[arg(long, value_name = "ADDR", default_value = DEFAULT_ADMIN, env = "LANDFALL_ADMIN")]
     pub admin: SocketAddr,
     #[command(flatten)]
+    pub webhook: WebhookArgs,
+    #[command(flatten)]
     pub run: RunArgs,
     /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+    /// What was given of the reference's flags.
+    #[arg(skip)]
+    pub reference: ReferenceArgs,
+}
+
+/// The admission webhook for MetalLB's resources.
+#[derive(Clone, Debug, Args)]
+pub struct WebhookArgs {
+    /// Address at which the API server asks, before it writes a resource of MetalLB, whether it
+    /// contradicts others; default: nothing is asked
+    #[arg(long, value_name = "ADDR", requires = "webhook_tls_dir")]
+    pub webhook: Option<SocketAddr>,
+    /// A directory with tls.crt and tls.key for it; both are read again when they change
+    #[arg(long, value_name = "DIR", requires = "webhook")]
+    pub webhook_tls_dir: Option<PathBuf>,
+}
+
+/// What a webhook is started with.
+#[derive(Clone, Debug)]
+pub struct WebhookOptions {
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// A folder with `tls.crt` and `tls.key`, as a Secret of type `kubernetes.io/tls` is mounted.
+    pub certificate: PathBuf,
+}
+
+impl WebhookArgs {
+    /// What it is started with, if it is asked for.
+    pub fn options(self) -> Option<WebhookOptions> {
+        Some(WebhookOptions {
+            address: self.webhook?,
+            certificate: self.webhook_tls_dir?,
+        })
+    }
 }
 
 /// Leader election among the processes that serve one cluster.

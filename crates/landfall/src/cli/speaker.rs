@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::serve::ServeClusterArgs;
 use super::{DEFAULT_SPEAKER_ADMIN, LogFormat};
@@ -37,6 +37,13 @@ pub struct SpeakerArgs {
     /// The namespace of MetalLB's resources; overrides landfall.yaml
     #[arg(long, value_name = "NAMESPACE")]
     pub metallb_namespace: Option<String>,
+    /// How speakers know of each other. All speakers must have the same setting
+    #[arg(long, value_enum, default_value = "udp", value_name = "WAY")]
+    pub membership: MembershipWay,
+    /// With --membership=lease: how long a node that ended is taken for alive, in seconds; its
+    /// Lease is renewed three times as often
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = lease_duration)]
+    pub lease_duration: Duration,
     /// The UDP port of all speakers
     #[arg(long, value_name = "PORT", default_value_t = 7947)]
     pub membership_port: u16,
@@ -85,6 +92,26 @@ pub struct SpeakerArgs {
     /// Format of the log
     #[arg(long, value_enum, default_value = "json", value_name = "FORMAT")]
     pub log_format: LogFormat,
+}
+
+/// How speakers know of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MembershipWay {
+    /// By datagrams: a node that fails is replaced within half a second
+    Udp,
+    /// By Leases in the namespace of the speakers, where UDP between nodes is not allowed: a node
+    /// that fails is replaced after the duration of its Lease
+    Lease,
+    /// Not at all: every node is taken for alive, and none that fails is replaced. For the time in
+    /// which Landfall's speakers replace MetalLB's, with its memberlist switched off
+    Nodes,
+}
+
+/// From the time that a renewal may take to a time that is of use.
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|it| (4..=120).contains(it));
+    let seconds = seconds.ok_or("a number of seconds from 4 to 120")?;
+    Ok(Duration::from_secs(seconds))
 }
 
 /// A stop as a whole may take half a minute.

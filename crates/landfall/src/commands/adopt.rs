@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use landfall_engine::select::Ownership;
 use landfall_engine::{World, resolve};
 use landfall_files::Loaded;
+use landfall_kube::activity::{self, LatestEvent};
 use landfall_kube::{Connection, lease};
 use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
@@ -39,6 +40,8 @@ const WARNING: &str = "two controllers must never work on the same Services: sto
 
 /// The Lease of cloud-provider-openstack, and of other cloud controller managers.
 const REFERENCE: (&str, &str) = ("kube-system", "cloud-controller-manager");
+/// What their Service controllers call themselves in events.
+const COMPONENT: &str = "service-controller";
 
 /// What is taken over, Service by Service.
 #[derive(Debug, Serialize)]
@@ -81,7 +84,9 @@ pub async fn run(args: AdoptArgs) -> anyhow::Result<bool> {
         let connection = args.cluster.connect().await?;
         let origin = args.cluster.origin();
         instances.learn_cluster(&connection, &origin).await?;
-        writeln!(std::io::stderr(), "{}", reference(&connection).await)?;
+        for line in [reference(&connection).await, written(&connection).await] {
+            writeln!(std::io::stderr(), "{line}")?;
+        }
         args.cluster.load(&instances.resources()).await?
     } else {
         dry_run::read(args.filename.clone(), args.recursive).await?
@@ -128,6 +133,28 @@ async fn reference(connection: &Connection) -> String {
         Err(error) => format!(
             "note: whether a cloud controller manager is at work is not known, because the Lease \
             {namespace}/{name} can't be read: {error}"
+        ),
+    }
+}
+
+/// What is known of another Service controller that may be at work, by its events: unlike the Lease
+/// they are those of that one controller alone.
+async fn written(connection: &Connection) -> String {
+    match activity::latest_event(connection, COMPONENT).await {
+        Ok(Some(LatestEvent {
+            reason,
+            service,
+            at,
+        })) => format!(
+            "warning: a cloud controller manager reported {reason} on {service} at {at:.0}; go on \
+            only if its Service controller was stopped after that"
+        ),
+        Ok(None) => {
+            "note: there is no recent event of a cloud controller manager on a Service".to_owned()
+        }
+        Err(error) => format!(
+            "note: whether a cloud controller manager works on Services is not known, because \
+            events can't be read: {error}"
         ),
     }
 }

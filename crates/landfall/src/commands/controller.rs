@@ -25,6 +25,7 @@ pub async fn run(args: ControllerArgs) -> anyhow::Result<()> {
         audit_every: args.run.audit_interval,
         admin_token: args.run.admin_token_file.map(TokenFile::new),
         admin_names: args.run.admin_name,
+        webhook: args.webhook.options(),
     };
     let beside = ServeCluster {
         options,

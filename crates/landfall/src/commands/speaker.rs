@@ -12,7 +12,7 @@ use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sourc
 use landfall_l2::driver::{Announcer, Config as AnnouncerConfig};
 use landfall_l2::election::Rules;
 use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
-use landfall_membership::driver::{Config as MembershipConfig, Membership, Wanted};
+use landfall_membership::driver::{Config as MembershipConfig, Membership, View, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
@@ -27,11 +27,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::SpeakerApi;
 use crate::assembly::{facts, watched};
-use crate::cli::SpeakerArgs;
+use crate::cli::{MembershipWay, SpeakerArgs};
 use crate::config;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
+mod leases;
 mod peers;
 mod plane;
 
@@ -71,7 +72,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         decider = decider.serving(plane);
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
-    let membership = join(&args, keys, &decider, &members).await?;
+    let membership = join(&args, &connection, keys, &decider, &members).await?;
     let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
     others
         .tasks
@@ -93,6 +94,8 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (speaker, outputs) = Speaker::new(parts, decider);
     let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
+    let served = running.as_ref().map(|it| it.seen.view.clone());
+    let speaker = speaker.beside(served);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
@@ -195,14 +198,20 @@ fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
     };
     let session = u64::from_be_bytes(session);
     let decider = Decider::new(&args.node_name, session, rules);
-    if args.ignore_cordon {
-        return Ok(decider.ignoring_cordon());
-    }
-    Ok(decider)
+    let decider = match args.membership {
+        MembershipWay::Nodes => decider.assuming_all_alive(),
+        MembershipWay::Udp | MembershipWay::Lease => decider,
+    };
+    Ok(if args.ignore_cordon {
+        decider.ignoring_cordon()
+    } else {
+        decider
+    })
 }
 
 async fn join(
     args: &SpeakerArgs,
+    connection: &Connection,
     keys: Keys,
     decider: &Decider,
     lifetime: &Lifetime,
@@ -220,7 +229,22 @@ async fn join(
         metadata: decider.metadata().encode().into(),
     };
     let Lifetime { tasks, cancel } = lifetime;
-    Ok(Membership::start(config, wanted, tasks, cancel.clone()).await?)
+    Ok(match args.membership {
+        MembershipWay::Udp => Membership::start(config, wanted, tasks, cancel.clone()).await?,
+        MembershipWay::Lease => {
+            let (node, duration) = (&args.node_name, args.lease_duration);
+            leases::join(connection, node, duration, wanted, lifetime).await
+        }
+        MembershipWay::Nodes => {
+            let (membership, feed) = Membership::fed(wanted, View::default(), address);
+            let cancel = cancel.clone();
+            tasks.spawn(async move {
+                cancel.cancelled().await;
+                drop(feed);
+            });
+            membership
+        }
+    })
 }
 
 fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {

@@ -321,6 +321,7 @@ async fn options(args: &UpArgs) -> anyhow::Result<Options> {
         access_log: args.run.access_log.clone(),
         chosen: ChosenArgs::default(),
         audit_every: args.run.audit_interval,
+        webhook: None,
         admin_token: args.run.admin_token_file.clone().map(TokenFile::new),
         admin_names: args.run.admin_name.clone(),
     })

@@ -1,4 +1,5 @@
 use landfall_model::Code;
+use landfall_model::rows::CoolingAddress;
 use landfall_model::wire::{ObjectMeta, Resource};
 
 use super::*;
@@ -178,4 +179,57 @@ fn an_object_that_is_gone_is_forgotten() {
         written(&mut reported, &rows, &usage, &[], 2).statuses.len(),
         1
     );
+}
+
+fn edited(row: &Arc<ResourceRow>, addresses: &str) -> Arc<ResourceRow> {
+    Arc::new(ResourceRow {
+        generation: row.generation.map(|it| it + 1),
+        spec: json!({"addresses": [addresses]}),
+        ..ResourceRow::clone(row)
+    })
+}
+
+#[test]
+fn while_a_version_is_refused_the_status_has_the_one_that_is_in_force_and_then_no_more() {
+    let mut reported = ReportedResources::default();
+    let usage = BTreeMap::new();
+    let valid = edited(&row(POOL, "edge", 1), "192.0.2.0/24");
+    written(&mut reported, &[valid.clone()], &usage, &[], 0);
+    let refused = [edited(&valid, "nothing")];
+    // Looked at before it was judged.
+    written(&mut reported, &refused, &usage, &[], 3);
+    let problems = [problem(&valid, "no range")];
+    let due = written(&mut reported, &refused, &usage, &problems, 6);
+    assert_eq!(
+        due.statuses[0].1["accepted"],
+        json!({"spec": {"addresses": ["192.0.2.0/24"]}})
+    );
+    // The next process has seen no valid version, and keeps what is on record.
+    let mut next = ReportedResources::default();
+    let id = id(&refused[0]);
+    next.statuses.insert(id, due.statuses[0].1.clone());
+    let again = written(&mut next, &refused, &usage, &problems, 60);
+    assert_eq!(again, Reports::default());
+    let corrected = [edited(&refused[0], "192.0.2.0/25")];
+    let due = written(&mut next, &corrected, &usage, &[], 63);
+    assert_eq!(due.statuses[0].1.get("accepted"), None);
+}
+
+#[test]
+fn addresses_that_cool_down_are_on_record_with_the_usage_of_their_pool() {
+    let mut reported = ReportedResources::default();
+    let rows = [row(POOL, "edge", 1)];
+    let mut usage = used("edge", 1, 3);
+    let released = CoolingAddress {
+        address: "192.0.2.7".parse().unwrap(),
+        until: at(90),
+        service: "shop/web".to_owned(),
+    };
+    usage.get_mut("edge").unwrap().cooling = vec![released];
+    let due = written(&mut reported, &rows, &usage, &[], 0);
+    let recorded = json!([{"address": "192.0.2.7", "until": "2001-09-09T01:48:10Z",
+        "service": "shop/web"}]);
+    assert_eq!(due.statuses[0].1["cooling"], recorded);
+    let due = written(&mut reported, &rows, &used("edge", 0, 4), &[], 95);
+    assert_eq!(due.statuses[0].1.get("cooling"), None);
 }

@@ -25,6 +25,7 @@ mod exoscale;
 mod kube_proxy;
 mod last_known;
 mod lifecycle;
+mod load;
 mod metal;
 mod metal_rows;
 mod metallb;

@@ -1,10 +1,14 @@
 //! Rows of the conformance table about addresses on a real API server, with the definitions that
 //! are shipped: the rows that crates/metal/tests/rows plays in memory, in one cluster.
 
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use base64::Engine as _;
 use landfall_testkit::cluster::Options;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, writes};
+use crate::bed::{Bed, DEADLINE, LOOK, text, writes};
 use crate::metal::object;
 use crate::network::Range;
 use crate::replica::Replica;
@@ -344,4 +348,190 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     stage.holds("waits", &["10.0.1.3"]).await;
     stage.holds("web", &["10.0.1.1"]).await;
     stage.stop().await;
+}
+
+/// As the chart makes it, at an address instead of a Service.
+fn asking(address: SocketAddr, certificate: &str) -> String {
+    let authority = base64::engine::general_purpose::STANDARD.encode(certificate);
+    let kinds = [
+        "ipaddresspools",
+        "l2advertisements",
+        "bgpadvertisements",
+        "bgppeers",
+        "bfdprofiles",
+        "communities",
+    ];
+    let rule = |operations: &[&str], kinds: &[&str]| {
+        json!({"apiGroups": ["metallb.io"], "apiVersions": ["v1beta1", "v1beta2"],
+            "operations": operations, "resources": kinds})
+    };
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "landfall-metallb"},
+        "webhooks": [{
+            "name": "metallb.landfall.dev",
+            "clientConfig": {
+                "url": format!("https://{address}/validate"), "caBundle": authority,
+            },
+            "rules": [rule(&["CREATE", "UPDATE"], &kinds), rule(&["DELETE"], &["bfdprofiles"])],
+            "failurePolicy": "Ignore", "sideEffects": "None", "timeoutSeconds": 5,
+            "admissionReviewVersions": ["v1"],
+        }],
+    })
+    .to_string()
+}
+
+impl Stage {
+    /// Starts a controller that the API server asks.
+    async fn ask(&mut self) {
+        let address = SocketAddr::new(self.range.admin(9).ip(), 9443);
+        let names = vec![address.ip().to_string()];
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = rcgen::CertificateParams::new(names).unwrap();
+        let certificate = certificate.self_signed(&key).unwrap().pem();
+        self.bed.write("tls.crt", &certificate);
+        self.bed.write("tls.key", &key.serialize_pem());
+        let config = format!("metallbNamespace: {}\n", self.bed.namespace);
+        let config = format!(
+            "{config}instances:\n  - {{name: metal, provider: metal, classNames: [metallb]}}\n"
+        );
+        let config = self.bed.write("asked.yaml", &config);
+        let (address_text, folder) = (address.to_string(), self.bed.cluster.directory());
+        let arguments = [
+            "--leader-elect=false",
+            "--config",
+            text(&config),
+            "--webhook",
+            &address_text,
+            "--webhook-tls-dir",
+            text(folder),
+        ];
+        let mut replica = Replica::spawn(&self.bed, "asked", self.range.admin(8), &arguments);
+        replica.ready().await;
+        self.replica = Some(replica);
+        let configuration = asking(address, &certificate);
+        self.bed.kubectl().apply(&configuration).await.unwrap();
+    }
+
+    /// Creates an object of a kind, or looks whether it could be; `Err`: why not.
+    async fn create(
+        &self,
+        namespace: &str,
+        kind: &str,
+        name: &str,
+        spec: Value,
+        dry: bool,
+    ) -> Answer {
+        let version = if kind == "BGPPeer" {
+            "v1beta2"
+        } else {
+            "v1beta1"
+        };
+        let object = json!({"apiVersion": format!("metallb.io/{version}"), "kind": kind,
+            "metadata": {"name": name, "namespace": namespace}, "spec": spec})
+        .to_string();
+        let how = if dry {
+            "--dry-run=server"
+        } else {
+            "--dry-run=none"
+        };
+        let create = ["create", how, "-f", "-"];
+        let created = self.bed.kubectl().run_with(&create, &object).await;
+        created.map_err(|error| error.to_string())
+    }
+
+    async fn refusal(&self, kind: &str, spec: Value) -> String {
+        let namespace = &self.bed.namespace;
+        let created = self.create(namespace, kind, "judged", spec, true).await;
+        created.unwrap_err()
+    }
+}
+
+/// What kubectl says.
+type Answer = Result<String, String>;
+
+/// Waits until something is refused: the API server asks, and the controller knows.
+async fn refused(what: impl AsyncFn() -> Answer) -> String {
+    let began = Instant::now();
+    loop {
+        if let Err(refusal) = what().await {
+            return refusal;
+        }
+        assert!(began.elapsed() < DEADLINE, "it is not refused");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+#[tokio::test]
+async fn rows_of_admission_hold_on_a_real_api_server() {
+    let mut stage = Stage::open(&[("small", json!({"addresses": ["10.0.0.0/28"]}))]).await;
+    stage.stop().await;
+    stage.ask().await;
+    let peer = json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "10.9.0.1",
+        "bfdProfile": "fast"});
+    // 79: outside of the namespace.
+    for (kind, spec) in [
+        ("IPAddressPool", json!({"addresses": ["10.1.0.0/24"]})),
+        ("L2Advertisement", json!({})),
+        ("BGPAdvertisement", json!({})),
+        ("BGPPeer", peer.clone()),
+        ("BFDProfile", json!({})),
+        ("Community", json!({})),
+    ] {
+        let outside = async || {
+            stage
+                .create("default", kind, "outside", spec.clone(), true)
+                .await
+        };
+        let refusal = refused(outside).await;
+        assert!(refusal.contains(&stage.bed.namespace), "{kind}: {refusal}");
+    }
+    // 80: more than a pool has.
+    let wide = json!({"aggregationLength": 26});
+    let refusal = stage.refusal("BGPAdvertisement", wide).await;
+    assert!(refusal.contains("pool small"), "{refusal}");
+    stage
+        .refusal("BGPAdvertisement", json!({"aggregationLength": 33}))
+        .await;
+    // 81: no community.
+    for value in ["99999999:1", "lar:1:2:3"] {
+        let spec = json!({"communities": [{"name": "x", "value": value}]});
+        stage.refusal("Community", spec).await;
+    }
+    // Pools that overlap.
+    let overlapping = json!({"addresses": ["10.0.0.8/29"]});
+    let refusal = stage.refusal("IPAddressPool", overlapping).await;
+    assert!(refusal.contains("spec.addresses[0]"), "{refusal}");
+    // 82: a profile in use. What a peer names may come after it.
+    let home = stage.bed.namespace.clone();
+    for (kind, name, spec) in [
+        ("BGPPeer", "tor", peer.clone()),
+        ("BFDProfile", "fast", json!({})),
+    ] {
+        let created = stage.create(&home, kind, name, spec, false).await;
+        created.unwrap();
+    }
+    let delete = [
+        "-n",
+        &home,
+        "delete",
+        "--dry-run=server",
+        "bfdprofile",
+        "fast",
+    ];
+    let deletion = async || {
+        let deleted = stage.bed.kubectl().run(&delete).await;
+        deleted.map_err(|error| error.to_string())
+    };
+    assert!(refused(deletion).await.contains("tor"));
+    // 83: it repeats another one.
+    let refusal = stage.refusal("BGPPeer", peer).await;
+    assert!(refusal.contains("tor"), "{refusal}");
+    // Without an answer everything is admitted.
+    stage.stop().await;
+    let outside = stage
+        .create("default", "Community", "outside", json!({}), true)
+        .await;
+    outside.unwrap();
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use landfall_testkit::cluster::{AuditEntry, MetalLb, Options};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::bed::{Bed, DEADLINE, LOOK, text, writes};
 use crate::metal::object;
@@ -336,8 +337,22 @@ async fn as_root_services_of_metallb_keep_their_addresses_on_the_way_here_and_ba
     assert_eq!(now, held_by_both);
 }
 
-/// A speaker of MetalLB in the namespace of a node, with the capability `NET_RAW` and no other.
+/// A speaker of MetalLB in the namespace of a node.
 fn speak(bed: &Bed, metallb: &MetalLb, host: &Host, number: usize) -> Running {
+    let address = format!("10.78.0.{number}");
+    let memberlist = [
+        "--ml-labels",
+        "app=metallb,component=speaker",
+        "--ml-bindaddr",
+        &address,
+        "--ml-bindport",
+        "7946",
+    ];
+    speak_with(bed, metallb, host, number, &memberlist)
+}
+
+/// The same with these arguments, and with the capability `NET_RAW` and no other.
+fn speak_with(bed: &Bed, metallb: &MetalLb, host: &Host, number: usize, more: &[&str]) -> Running {
     let user = "system:serviceaccount:metallb-system:speaker";
     let groups = [
         "system:serviceaccounts",
@@ -348,20 +363,10 @@ fn speak(bed: &Bed, metallb: &MetalLb, host: &Host, number: usize) -> Running {
     command
         .args(["--bounding-set=-all,+net_raw", "--inh-caps=-all,+net_raw"])
         .arg(&metallb.speaker)
-        .args([
-            "--namespace",
-            NAMESPACE,
-            "--ml-labels",
-            "app=metallb,component=speaker",
-        ])
+        .args(["--namespace", NAMESPACE])
         .args(["--node-name", &format!("node-{number}")])
         .args(["--pod-name", &format!("speaker-{number}")])
-        .args([
-            "--ml-bindaddr",
-            &format!("10.78.0.{number}"),
-            "--ml-bindport",
-            "7946",
-        ])
+        .args(more)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("KUBECONFIG", kubeconfig)
@@ -541,12 +546,59 @@ async fn as_root_every_address_is_announced_from_the_node_that_metallb_elected()
         .collect();
     until_announced(&bed, "Landfall's speakers", &elected).await;
 
-    // And MetalLB's once more.
+    // And MetalLB's once more, without memberlist, as for row 100: one node after the other.
     drop(ours);
     bed.kubectl().run(&forget).await.unwrap();
-    let mut speakers: Vec<Running> = Vec::new();
-    for (place, host) in hosts.iter().enumerate() {
-        speakers.push(speak(&bed, &metallb, host, place + 1));
-    }
+    let speakers = hosts.iter().enumerate();
+    let mut speakers: Vec<Running> = speakers
+        .map(|(place, host)| speak_with(&bed, &metallb, host, place + 1, &[]))
+        .collect();
     until_announced(&bed, "MetalLB's speakers", &elected).await;
+    let asked: BTreeMap<String, String> = addresses(&bed)
+        .await
+        .into_iter()
+        .map(|(service, held)| {
+            let name = service.rsplit('/').next().unwrap().to_owned();
+            (name, held[0].clone())
+        })
+        .collect();
+    for (place, host) in hosts.iter().enumerate() {
+        speakers[place] = Node::speak_with(&bed, host, place + 1, None, &["--membership=nodes"]);
+        let began = Instant::now();
+        loop {
+            let answering = answering(&hosts, &asked).await;
+            assert!(
+                answering.values().all(|nodes| nodes.len() <= 1),
+                "{answering:#?}"
+            );
+            if answering == elected {
+                break;
+            }
+            assert!(began.elapsed() < DEADLINE, "{answering:#?}");
+        }
+    }
+}
+
+/// The nodes that answer to `arping` for the address of each Service.
+async fn answering(
+    hosts: &[Host],
+    asked: &BTreeMap<String, String>,
+) -> BTreeMap<String, BTreeSet<String>> {
+    let macs: Vec<String> = hosts.iter().map(Host::mac).collect();
+    let mut asks = JoinSet::new();
+    for (name, address) in asked.clone() {
+        let mut arping = tokio::process::Command::new("arping");
+        arping.args(["-b", "-c", "2", "-w", "2", "-I", "br0", &address]);
+        asks.spawn(async move { (name, arping.output().await.unwrap()) });
+    }
+    let answers = asks.join_all().await.into_iter();
+    let nodes = answers.map(|(name, output)| {
+        let said = String::from_utf8_lossy(&output.stdout).to_lowercase();
+        let named = macs.iter().zip(1..).filter(|(mac, _)| said.contains(*mac));
+        (
+            name,
+            named.map(|(_, number)| format!("node-{number}")).collect(),
+        )
+    });
+    nodes.collect()
 }

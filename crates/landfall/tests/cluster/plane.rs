@@ -130,13 +130,18 @@ async fn as_root_nodes_serve_an_address_themselves_and_take_over_from_each_other
         "timeout 5 bash -c 'exec 3<>/dev/tcp/{ADDRESS}/80; printf ? >&3; grep -q one <&3'"
     ));
 
-    // The node is gone under load, with the API server.
+    // The node is gone under a thousand connections a second, with the API server.
+    let load = scene.client.load();
+    load.answered(1_000, Instant::now()).await;
     scene.bed.cluster.freeze_api_server().unwrap();
     let before = scene.client.answers().len();
+    let cut = Instant::now();
     scene.host(&owner).cut();
     scene.client.more(before + 20).await;
-    let gap = scene.client.longest_gap(before);
-    eprintln!("dataPlane landfall: owner cut off: {gap:?} without an answer");
+    load.answered(1_000, cut).await;
+    let (gap, failed) = (scene.client.longest_gap(before), load.failed(cut));
+    eprintln!("dataPlane landfall: owner cut off: {gap:?} without an answer; {failed}");
+    drop(load);
     scene.bed.cluster.thaw_api_server().unwrap();
     let gone = |nodes: &BTreeSet<String>| nodes.len() == 1 && !nodes.contains(&owner);
     let second = until_announced(&scene.bed, gone).await;
@@ -164,7 +169,19 @@ async fn as_root_nodes_serve_an_address_themselves_and_take_over_from_each_other
     scene.client.more(before + 20).await;
     let gap = scene.client.longest_gap(before);
     eprintln!("dataPlane landfall: owner killed: {gap:?} without an answer");
+    // Another program of the node has the port: the other node goes on until it is free again.
+    scene.owner_is(&second).await;
+    let taken = scene.host(&owner).occupy(80);
     scene.restart(&owner);
+    let began = Instant::now();
+    while !read(&scene.nodes[index(&owner)].log).contains("this node can't serve all of it") {
+        assert!(began.elapsed() < DEADLINE, "{}", scene.logs());
+        tokio::time::sleep(LOOK).await;
+    }
+    let before = scene.client.answers().len();
+    scene.client.more(before + 20).await;
+    scene.owner_is(&second).await;
+    drop(taken);
     scene.owner_is(&owner).await;
     until_answers(&scene, scene.host(&owner), true).await;
     let log = scene.logs();

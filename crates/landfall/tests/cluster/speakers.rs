@@ -11,21 +11,27 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use landfall_testkit::cluster::{Options, Program};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
-use crate::bed::{Bed, DEADLINE, LOOK, text};
-use crate::metal::{kind, object};
-use crate::network::inside;
-use crate::replica::landfall;
+use crate::bed::{Bed, DEADLINE, LOOK, text, writes};
+use crate::load::Load;
+use crate::metal::object;
+use crate::network::{Range, inside};
+use crate::replica::{Replica, landfall};
+use crate::selection::at_rest;
 use crate::traffic::Backend;
 
+const DEFINITIONS: &str = include_str!("../../../../deploy/crds.yaml");
 pub const ROLES: &str = include_str!("../../../../deploy/speaker.yaml");
 const USER: &str = "system:serviceaccount:landfall-system:landfall-speaker";
 pub const HUB: &str = "10.78.0.254";
@@ -110,6 +116,30 @@ impl Host {
         command
     }
 
+    /// The MAC address of the node.
+    pub fn mac(&self) -> String {
+        let mut show = self.command("ip");
+        let shown = show.args(["-o", "link", "show", "eth0"]).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        let mut words = shown.split(' ').skip_while(|word| *word != "link/ether");
+        words.nth(1).unwrap().to_owned()
+    }
+
+    /// Holds a port of the node on all of its addresses.
+    pub fn occupy(&self, port: u16) -> TcpListener {
+        let namespace = self.network();
+        let open = move || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).unwrap();
+            TcpListener::bind(("0.0.0.0", port)).unwrap()
+        };
+        std::thread::spawn(open).join().unwrap()
+    }
+
+    pub fn network(&self) -> File {
+        File::open(format!("/proc/{}/ns/net", self.holder.0.id())).unwrap()
+    }
+
     fn namespace(&self) -> String {
         format!("--net=/proc/{}/ns/net", self.holder.0.id())
     }
@@ -165,6 +195,17 @@ impl Node {
 
     /// The speaker has the capability `NET_RAW`, and no other unless it serves addresses itself.
     pub fn speak(bed: &Bed, host: &Host, number: usize, config: Option<&str>) -> Running {
+        Self::speak_with(bed, host, number, config, &[])
+    }
+
+    /// The same with further arguments.
+    pub fn speak_with(
+        bed: &Bed,
+        host: &Host,
+        number: usize,
+        config: Option<&str>,
+        more: &[&str],
+    ) -> Running {
         let keys = bed.write("keys", "the key of these speakers\n");
         let kubeconfig = from_nodes(bed, USER, &["system:serviceaccounts"]);
         let name = format!("node-{number}");
@@ -188,6 +229,7 @@ impl Node {
             .args(["--metallb-namespace", "metallb-system"])
             .args(["--membership-key-file", text(&keys)])
             .args(["--admin", "127.0.0.1:9641", "--log-format", "json"])
+            .args(more)
             .current_dir(bed.cluster.directory())
             .stderr(log.unwrap());
         if let Some(config) = config {
@@ -223,6 +265,12 @@ impl Client {
             program: None,
             answers: bed.cluster.directory().join("answers"),
         }
+    }
+
+    /// Connects a thousand times a second from now on.
+    pub fn load(&self) -> Load {
+        let to = SocketAddr::new(ADDRESS.parse().unwrap(), 80);
+        Load::start(self.host.network(), to, 1_000)
     }
 
     /// From now on each answer is noted with its time in microseconds.
@@ -319,13 +367,6 @@ pub async fn until_announced(bed: &Bed, met: impl Fn(&BTreeSet<String>) -> bool)
     }
 }
 
-fn status_kind() -> String {
-    let status = "      subresources: {status: {}}\n";
-    let mut kind = kind("ServiceL2Status", "servicel2statuses");
-    kind.push_str(status);
-    kind
-}
-
 /// A cluster whose API server nodes on a bridge reach.
 pub async fn bed(name: &str) -> Bed {
     sh(&format!(
@@ -345,23 +386,12 @@ pub async fn bed(name: &str) -> Bed {
 /// Resources, nodes, and a Service of a class that holds an address of a mode.
 pub async fn prepare(bed: &Bed, class: &str, mode: &str) {
     let kubectl = bed.kubectl();
-    for (name, plural) in [
-        ("IPAddressPool", "ipaddresspools"),
-        ("L2Advertisement", "l2advertisements"),
-    ] {
-        kubectl.apply(&kind(name, plural)).await.unwrap();
-    }
-    kubectl.apply(&status_kind()).await.unwrap();
-    for plural in ["ipaddresspools", "l2advertisements", "servicel2statuses"] {
-        let kind = format!("crd/{plural}.metallb.io");
-        let wait = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            &kind,
-        ];
-        kubectl.run(&wait).await.unwrap();
-    }
+    kubectl.apply(DEFINITIONS).await.unwrap();
+    let established = ["--for=condition=Established", "--timeout=60s"];
+    kubectl
+        .run(&[&["wait", "crd", "--all"], &established[..]].concat())
+        .await
+        .unwrap();
     let home = "apiVersion: v1\nkind: Namespace\nmetadata: {name: metallb-system}\n---\n";
     kubectl.apply(&[home, ROLES].concat()).await.unwrap();
     let mut nodes = String::new();
@@ -442,15 +472,21 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
     client.ask_on();
     client.more(10).await;
 
-    // The node is gone, with the API server.
+    // The node is gone, with the API server, under a thousand connections a second.
+    let load = client.load();
+    load.answered(1_000, Instant::now()).await;
     bed.cluster.freeze_api_server().unwrap();
     let before = client.answers().len();
+    let cut = Instant::now();
     nodes[index(&owner)].host.cut();
     client.more(before + 20).await;
+    load.answered(1_000, cut).await;
     eprintln!(
-        "owner cut off: {:?} without an answer",
-        client.longest_gap(before)
+        "owner cut off: {:?} without an answer; {}",
+        client.longest_gap(before),
+        load.failed(cut)
     );
+    drop(load);
     bed.cluster.thaw_api_server().unwrap();
     let second = until_announced(&bed, |nodes| nodes.len() == 1 && !nodes.contains(&owner)).await;
 
@@ -479,6 +515,89 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
         !log.contains("panicked") && !log.contains("orbidden"),
         "{log}"
     );
+    fail_over_by_leases(&bed, &mut nodes, &owner).await;
+    count_writes(&bed).await;
+}
+
+/// What speakers need beside their role for membership by Leases.
+const LEASES: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: speakers-leases}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list, create, patch, delete]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: speakers-leases}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: speakers-leases}
+subjects: [{kind: ServiceAccount, name: landfall-speaker, namespace: landfall-system}]
+";
+
+/// Without datagrams, another node takes over when the Lease of the owner has ended.
+async fn fail_over_by_leases(bed: &Bed, nodes: &mut [Node], owner: &str) {
+    bed.kubectl().apply(LEASES).await.unwrap();
+    let more = ["--membership=lease", "--lease-duration=4"];
+    for (place, node) in nodes.iter_mut().enumerate() {
+        node.speaker.kill();
+        node.speaker = Node::speak_with(bed, &node.host, place + 1, None, &more);
+    }
+    let ready = "takes part in announcing";
+    let began = Instant::now();
+    let starts = |node: &Node| read(&node.log).matches(ready).count();
+    let wanted = |place: usize| if place == index(owner) { 3 } else { 2 };
+    while (0..3).any(|place| starts(&nodes[place]) < wanted(place)) {
+        assert!(began.elapsed() < DEADLINE, "{}", read(&nodes[0].log));
+        tokio::time::sleep(LOOK).await;
+    }
+    until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(owner)).await;
+    nodes[index(owner)].speaker.kill();
+    let began = Instant::now();
+    until_announced(bed, |nodes| nodes.len() == 1 && !nodes.contains(owner)).await;
+    let after = began.elapsed();
+    eprintln!("owner killed, Leases of 4 s: another one says so after {after:?}");
+}
+
+/// What a new Service costs with a controller and speakers.
+async fn count_writes(bed: &Bed) {
+    let config = "metallbNamespace: metallb-system\ninstances:\n  - name: metal\n    provider: \
+                  metal\n    classNames: [metallb]\n";
+    let replica = Replica::alone(bed, Range::claim().admin(1), config).await;
+    bed.programmed(&["web"]).await;
+    bed.apply(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\naddressType: IPv4\nmetadata:\n  \
+         name: late-1\n  labels: {kubernetes.io/service-name: late}\n\
+         ports: [{name: web, port: 8000}]\n\
+         endpoints: [{addresses: [10.77.1.1], conditions: {ready: true}}]\n",
+    )
+    .await;
+    at_rest(&replica).await;
+    let audit = bed.cluster.audit();
+    bed.apply(
+        "apiVersion: v1\nkind: Service\nmetadata: {name: late}\nspec:\n  type: LoadBalancer\n  \
+         loadBalancerClass: metallb\n  ports: [{name: web, port: 80, targetPort: 8000}]\n",
+    )
+    .await;
+    let began = Instant::now();
+    let of_late = "metallb.io/service-name=late";
+    loop {
+        let list = ["-n", "metallb-system", "servicel2statuses", "-l", of_late];
+        let list = bed.kubectl().get(&list).await.unwrap();
+        if list["items"][0]["status"]["node"].is_string() {
+            break;
+        }
+        assert!(began.elapsed() < DEADLINE, "late is not announced");
+        tokio::time::sleep(LOOK).await;
+    }
+    at_rest(&replica).await;
+    let mut written = writes(&audit);
+    written.extend(audit.writes_of(USER).unwrap());
+    let mut written: Vec<&str> = written.iter().map(|it| it.resource.as_str()).collect();
+    // How much of a pool is used is written once in a while, however many Services came.
+    written.retain(|resource| *resource != "ipaddresspools/status");
+    written.sort_unstable();
+    assert_eq!(written, ["events", "servicel2statuses", "services/status"]);
+    replica.stop().await;
 }
 
 /// The place of a node among all.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use landfall_model::reason::Code;
 use landfall_model::view::ServiceView;
-use landfall_testkit::openstack::Service;
+use landfall_testkit::openstack::{Service, Settings};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::manifest::{line_of, svc};
 use crate::process::{self, Ended};
-use crate::scene::{CONFIG, OPTIONS, Scene, manifest};
+use crate::scene::{CONFIG, OPTIONS, Scene, manifest, text};
 use crate::view::is_ready;
 
 // === impl Scene ===
@@ -90,6 +90,9 @@ async fn a_service_gets_a_load_balancer_with_a_floating_ip_and_leaves_nothing_be
     let made = "landfall_cloud_calls_total{instance=\"cloud\",method=\"POST\",\
                 resource=\"loadbalancer\",outcome=\"ok\"} 1";
     assert!(metrics.contains(made), "{metrics}");
+    let took = "landfall_cloud_call_duration_seconds_count{instance=\"cloud\",method=\"POST\",\
+                resource=\"loadbalancer\"} 1";
+    assert!(metrics.contains(took), "{metrics}");
 
     scene.lab.remove("web.yaml");
     scene.lab.gone("default/web").await;
@@ -113,6 +116,52 @@ async fn a_plan_for_a_changed_manifest_reads_the_cloud_and_changes_nothing() {
     assert!(plan.contains("listener"), "{plan}");
     assert!(!plan.contains("0 steps"), "{plan}");
     assert_eq!(scene.sim.writes().len(), 0, "{plan}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotated_password_is_read_from_the_file_and_one_that_is_unreadable_changes_nothing() {
+    let mut scene = Scene::set().await;
+    scene.write("one", &svc("one").tcp(80));
+    scene.lab.start().await;
+    scene.lab.ready("default/one").await;
+
+    // First the Secret, then Keystone, which ends all tokens of the old password.
+    scene.cloud_conf("password = rotated-word", "");
+    let rotate = |password: &str| {
+        let rotated = |settings: &mut Settings| password.clone_into(&mut settings.logins.password);
+        scene.sim.configure(rotated);
+        scene.sim.revoke_tokens();
+    };
+    rotate("rotated-word");
+    scene.write("two", &svc("two").tcp(80));
+    scene.lab.ready("default/two").await;
+
+    scene.put("cloud.conf", "[Global\npassword = half-written");
+    scene.sim.revoke_tokens();
+    scene.write("three", &svc("three").tcp(80));
+    scene.lab.ready("default/three").await;
+    let problem = scene.lab.problem(Code::ProviderFailed).await;
+    let message = problem.message;
+    assert!(message.contains("cloud.conf:1: "), "{message}");
+    assert!(
+        message.ends_with("those from before stay in use"),
+        "{message}"
+    );
+    assert!(!message.contains("half-written"), "{message}");
+
+    scene.cloud_conf("password = rotated-word", "");
+    scene.sim.revoke_tokens();
+    scene.write("four", &svc("four").tcp(80));
+    scene.lab.ready("default/four").await;
+    let view = scene.lab.view().await;
+    assert_eq!(view.problems, []);
+    for secret in ["rotated-word", "simulated-password"] {
+        let log = scene.lab.log();
+        assert!(
+            !log.iter().any(|line| line.to_string().contains(secret)),
+            "{log:?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,6 +248,28 @@ async fn the_command_line_of_the_reference_serves_services_without_a_class() {
     scene.lab.ready("default/web").await;
     let balancers = scene.sim.load_balancers();
     assert_eq!(balancers[0]["name"], "kube_service_c1_default_web");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_alone_selects_the_layout_of_groups_that_the_reference_has() {
+    for (layout, start) in [
+        ("perService", "lb-sg-"),
+        ("perCluster", "landfall-nodes-c1"),
+    ] {
+        let options = [&OPTIONS[..], &["--security-groups", layout]].concat();
+        let mut scene = Scene::with(&options).await;
+        scene.cloud_conf("", "manage-security-groups = true");
+        scene.write("web", &svc("web").tcp(80));
+        scene.lab.start().await;
+        scene.lab.ready("default/web").await;
+        scene.lab.settled().await;
+        let groups = scene.sim.security_groups();
+        let names: Vec<&str> = groups.iter().map(|group| text(&group["name"])).collect();
+        assert!(
+            names.iter().any(|name| name.starts_with(start)),
+            "{names:?}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

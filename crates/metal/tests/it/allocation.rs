@@ -8,14 +8,16 @@ use landfall_metal::{Metal, watch_cooling};
 use landfall_model::intent::Intent;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Code;
-use landfall_model::rows::{Family, FamilyPolicy, PoolRow, ServiceRow};
+use landfall_model::rows::{
+    Cooling, Family, FamilyPolicy, PoolRow, ResourceKind, ResourceRow, ServiceRow,
+};
 use landfall_model::status::IpMode;
 use landfall_testkit::build::claim_of;
 use landfall_testkit::svc;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::rig::{Site, l2, pool, web};
+use crate::rig::{Site, l2, pool, resource, web};
 
 fn annotated(name: &str, key: &str, value: &str) -> ServiceRow {
     ServiceRow::clone(&svc(name).port(80).annotated(key, value).row())
@@ -222,6 +224,48 @@ async fn a_service_that_waits_for_an_address_that_cools_down_is_named_when_it_is
     assert_eq!(named.await.unwrap(), Some(second.uid.clone()));
     cancel.cancel();
     watch.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_goes_on_in_the_next_process_as_the_pool_has_it_on_record() {
+    let row = |cooling: Cooling| {
+        let object = ResourceRow {
+            cooling,
+            ..ResourceRow::clone(&resource(ResourceKind::IpAddressPool, "a", json!({})))
+        };
+        Arc::new(PoolRow {
+            cool_down: Some(Duration::from_secs(90)),
+            resource: Some(Arc::new(object)),
+            ..PoolRow::clone(&pool("a", &["192.0.2.0/32"]))
+        })
+    };
+    let site = Site::with(&[row(Cooling::default())]);
+    let first = web("first");
+    site.addresses(&first).await;
+    let removal = Intent::removal(first.key.clone(), first.uid.clone());
+    site.settle(&removal).await.unwrap();
+    let recorded = || site.provider.pools().remove(0).cooling;
+    let released = recorded();
+    assert_eq!(released.len(), 1);
+    assert_eq!(released[0].service, "default/first");
+    // It is shown as it was, so that nothing is written for it.
+    tokio::time::advance(Duration::from_secs(7)).await;
+    assert_eq!(recorded(), released);
+
+    // Another process: with the pools first, and with claims first after it led before.
+    let next = Site::with(&[row(Cooling(released.clone()))]);
+    next.provider.restore_claims(&[]);
+    assert_eq!(next.provider.pools()[0].cooling, released);
+    next.provider.invalidate_caches(true);
+    next.provider.restore_claims(&[]);
+    let second = web("second");
+    assert_eq!(next.addresses(&second).await, [""; 0]);
+    tokio::time::advance(Duration::from_secs(92)).await;
+    assert_eq!(next.addresses(&second).await, ["192.0.2.0"]);
+    assert_eq!(next.provider.pools()[0].cooling, []);
+    // What is over is not kept again although it is on record.
+    assert_eq!(next.set(&[row(Cooling(released))], &[l2(json!({}))]), []);
+    assert_eq!(next.addresses(&second).await, ["192.0.2.0"]);
 }
 
 /// What happens to one of a few Services.

@@ -9,7 +9,7 @@ use landfall_model::ServiceKey;
 use landfall_model::intent::Intent;
 use landfall_model::provider::{Applied, Provider, ProviderStatus};
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{Fact, PoolRow, ResourceKind, ResourceRow, ServiceRow};
+use landfall_model::rows::{Cooling, Fact, PoolRow, ResourceKind, ResourceRow, ServiceRow};
 use landfall_testkit::{slice, svc};
 use serde_json::{Value, json};
 
@@ -39,6 +39,8 @@ pub fn resource(kind: ResourceKind, name: &str, spec: Value) -> Arc<ResourceRow>
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         spec,
+        accepted: None,
+        cooling: Cooling::default(),
         source: None,
     })
 }

@@ -8,7 +8,7 @@ use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Family, ResourceKind, ResourceRow};
 
-use super::{Advertised, BgpAdvertised, Config};
+use super::{Advertised, BgpAdvertised, Config, NO_COMMUNITY};
 use crate::bgp_advertisement::{BgpAdvertisement, CommunityRef};
 use crate::community::CommunityValue;
 use crate::fields::{Fields, refusal};
@@ -123,7 +123,7 @@ impl Config {
                         values.insert(*value);
                     } else {
                         complete = false;
-                        let message = "no Community defines this name";
+                        let message = NO_COMMUNITY;
                         let remedy = "define it in a Community, or write the value: A:B or \
                                       large:A:B:C";
                         reasons.push(refusal("spec.communities", name, message, remedy));

@@ -7,7 +7,7 @@ use landfall_model::reason::Severity;
 use landfall_model::rows::ResourceKind::{
     BfdProfile, BgpAdvertisement, BgpPeer, Community, IpAddressPool, L2Advertisement,
 };
-use landfall_model::rows::ResourceRow;
+use landfall_model::rows::{AcceptedResource, PoolRow, ResourceRow};
 use serde_json::{Value, json};
 
 use crate::objects::{aged, aged_pool, brief, build, object, of, pool, pool_names};
@@ -91,6 +91,77 @@ fn an_object_that_becomes_invalid_stays_in_force_as_it_was_and_others_change() {
     let (config, findings) = Config::build(&[], &rows[1..], &config);
     assert_eq!(interfaces(&config), ["eth1"]);
     assert!(findings.is_empty());
+}
+
+/// The object with its last valid version on record.
+fn recorded(row: &Arc<ResourceRow>, spec: Value) -> Arc<ResourceRow> {
+    Arc::new(ResourceRow {
+        accepted: Some(Arc::new(AcceptedResource {
+            spec,
+            ..AcceptedResource::default()
+        })),
+        ..ResourceRow::clone(row)
+    })
+}
+
+#[test]
+fn at_a_start_an_invalid_object_is_in_force_as_it_is_on_record() {
+    let invalid = object(L2Advertisement, "a", json!({"interfaces": [7]}));
+    let known = recorded(&invalid, json!({"interfaces": ["eth1"]}));
+    let (config, findings) = build(&[], &[known]);
+    let interfaces = &config.l2_advertisements()[0].advertisement.interfaces;
+    assert_eq!(interfaces.iter().collect::<Vec<_>>(), ["eth1"]);
+    assert_eq!(
+        of(&findings, L2Advertisement, "a").len(),
+        2,
+        "and that it stays"
+    );
+    // What is on record may be nonsense, too.
+    let (config, _) = build(&[], &[recorded(&invalid, json!({"interfaces": 7}))]);
+    assert!(config.l2_advertisements().is_empty());
+    // What is valid now is in force, whatever was recorded.
+    let valid = object(L2Advertisement, "a", json!({"interfaces": ["eth2"]}));
+    let (config, _) = build(&[], &[recorded(&valid, json!({"interfaces": ["eth1"]}))]);
+    let interfaces = &config.l2_advertisements()[0].advertisement.interfaces;
+    assert_eq!(interfaces.iter().collect::<Vec<_>>(), ["eth2"]);
+}
+
+/// A pool, and its last valid version on record.
+fn recorded_pool(row: &Arc<PoolRow>, addresses: &str) -> Arc<PoolRow> {
+    let object = row.resource.as_ref().unwrap();
+    Arc::new(PoolRow {
+        resource: Some(recorded(object, json!({"addresses": [addresses]}))),
+        ..PoolRow::clone(row)
+    })
+}
+
+#[test]
+fn at_a_start_a_pool_that_came_to_overlap_or_can_not_be_read_is_as_it_is_on_record() {
+    let others = pool("b", &["10.0.1.0/24"]);
+    let (before, _) = build(&[pool("a", &["10.0.0.0/24"]), others.clone()], &[]);
+    // The older one of the two, by its age, would win otherwise.
+    for now in ["10.0.0.0/23", "nonsense"] {
+        let changed = recorded_pool(&aged_pool("a", -9, &[now]), "10.0.0.0/24");
+        let (config, findings) = build(&[changed, others.clone()], &[]);
+        assert_eq!(config.pools(), before.pools(), "{now}");
+        assert_eq!(of(&findings, IpAddressPool, "a").len(), 1);
+        assert_eq!(of(&findings, IpAddressPool, "b"), []);
+    }
+}
+
+#[test]
+fn at_a_start_a_peer_that_came_to_repeat_another_is_as_it_is_on_record() {
+    let first = aged_peer("a", 5, &json!({}));
+    let changed = aged_peer("b", 1, &json!({}));
+    let spec = json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "10.0.0.2"});
+    let (config, findings) = build(&[], &[first, recorded(&changed, spec)]);
+    let addresses: Vec<String> = config
+        .peers()
+        .map(|(key, peer)| format!("{} {:?}", key.name(), peer.address))
+        .collect();
+    assert_eq!(addresses.len(), 2);
+    assert!(addresses[1].contains("10.0.0.2"), "{addresses:?}");
+    assert_eq!(of(&findings, BgpPeer, "a"), []);
 }
 
 #[test]

@@ -6,6 +6,7 @@
     reason = "a failure here is a failed test"
 )]
 
+mod admission;
 mod build;
 mod matching;
 mod objects;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use landfall_metallb::{Config, Findings, ObjectName};
 use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
-use landfall_model::rows::{PoolRow, ResourceKind, ResourceRow};
+use landfall_model::rows::{Cooling, PoolRow, ResourceKind, ResourceRow};
 use serde_json::Value;
 
 pub const NAMESPACE: &str = "metallb-system";
@@ -35,6 +35,8 @@ pub fn aged(kind: ResourceKind, name: &str, created: i64, spec: Value) -> Arc<Re
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         spec,
+        accepted: None,
+        cooling: Cooling::default(),
         source: None,
     })
 }

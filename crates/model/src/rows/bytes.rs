@@ -9,16 +9,24 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 /// Bytes being written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writer(Vec<u8>);
 
 /// Bytes being read. Every method answers `None` where the bytes are not what a writer left.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
+/// What most rows need at most.
+const ROOM: usize = 1024;
+
 // === impl Writer ===
 
 impl Writer {
+    /// Begins with nothing, and with room for most rows.
+    pub(super) fn new() -> Self {
+        Self(Vec::with_capacity(ROOM))
+    }
+
     pub(super) fn finish(self) -> Box<[u8]> {
         self.0.into_boxed_slice()
     }
@@ -109,19 +117,44 @@ const TEXT: u8 = 0;
 const NUMBER: u8 = 1;
 const UUID: u8 = 2;
 
+/// The number of characters of a UUID.
+const UUID_LENGTH: usize = 36;
+
 /// Where the dashes of a UUID are.
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 
+/// The number that a UUID is which is written as usual: by small letters.
 fn uuid_of(text: &str) -> Option<u128> {
-    let digits: String = text.chars().filter(|character| *character != '-').collect();
-    let uuid = u128::from_str_radix(&digits, 16).ok()?;
-    (text_of(uuid) == text).then_some(uuid)
+    if text.len() != UUID_LENGTH {
+        return None;
+    }
+    let mut uuid = 0;
+    for (position, byte) in text.bytes().enumerate() {
+        let digit = match byte {
+            b'-' if DASHES.contains(&position) => continue,
+            _ if DASHES.contains(&position) => return None,
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        uuid = (uuid << 4) | u128::from(digit);
+    }
+    Some(uuid)
 }
 
 fn text_of(uuid: u128) -> String {
-    let mut text = format!("{uuid:032x}");
-    for dash in DASHES {
-        text.insert(dash, '-');
+    let mut text = String::with_capacity(UUID_LENGTH);
+    for byte in uuid.to_be_bytes() {
+        for digit in [byte >> 4, byte & 0xf] {
+            if DASHES.contains(&text.len()) {
+                text.push('-');
+            }
+            text.push(char::from(if digit < 10 {
+                b'0' + digit
+            } else {
+                b'a' - 10 + digit
+            }));
+        }
     }
     text
 }
@@ -240,13 +273,13 @@ mod tests {
     #[test]
     fn numbers_read_back_as_they_were_written() {
         for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new();
             writer.number(number);
             let bytes = writer.finish();
             assert_eq!(Reader::new(&bytes).number(), Some(number));
         }
         for number in [0, -1, 1, 63, -64, i64::MIN, i64::MAX] {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new();
             writer.signed(number);
             let bytes = writer.finish();
             assert_eq!(Reader::new(&bytes).signed(), Some(number));
@@ -267,7 +300,7 @@ mod tests {
             ("", long),
             ("uid-web", long),
         ] {
-            let mut writer = Writer::default();
+            let mut writer = Writer::new();
             writer.id(text);
             let bytes = writer.finish();
             assert!(bytes.len() <= most, "{text}: {}", bytes.len());
@@ -277,7 +310,7 @@ mod tests {
 
     #[test]
     fn bytes_that_end_too_soon_are_nothing() {
-        let mut writer = Writer::default();
+        let mut writer = Writer::new();
         writer.text("a text");
         let bytes = writer.finish();
         for end in 0..bytes.len() {

@@ -99,7 +99,7 @@ impl PackedService {
             faults,
             source,
         } = row;
-        let mut to = Writer::default();
+        let mut to = Writer::new();
         to.byte(flags([
             *finalized,
             *deleting,
@@ -236,7 +236,7 @@ impl PackedSlice {
             endpoints,
             source,
         } = row;
-        let mut to = Writer::default();
+        let mut to = Writer::new();
         to.byte(family.map_or(NO_FAMILY, family_byte));
         to.list(ports, |to, port| {
             let SlicePort {

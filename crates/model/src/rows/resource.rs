@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -57,8 +58,41 @@ pub struct ResourceRow {
     pub annotations: BTreeMap<String, String>,
     /// `spec` as written; `null` where there is none.
     pub spec: Value,
+    /// While `spec` is not valid: what was valid last, as the controller recorded it in the status.
+    pub accepted: Option<Arc<AcceptedResource>>,
+    /// Of a pool: what was released not long ago, as the controller recorded it in the status.
+    pub cooling: Cooling,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
+}
+
+/// A version of a custom resource that was in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AcceptedResource {
+    /// Its annotations, as far as they are Landfall's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Its `spec`.
+    pub spec: Value,
+}
+
+/// Addresses that no Service gets yet because another one released them. They are equal to any
+/// other: that they change is no news of the pool, and matters at a start only.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cooling(pub Vec<CoolingAddress>);
+
+/// An address that another Service released.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoolingAddress {
+    /// The address.
+    pub address: IpAddr,
+    /// When it can be assigned again.
+    pub until: Timestamp,
+    /// The Service that had it, as `NAMESPACE/NAME`.
+    #[serde(default)]
+    pub service: String,
 }
 
 /// What is wrong with a custom resource, or worth knowing of it.
@@ -71,6 +105,16 @@ pub struct ResourceProblem {
     /// The problem.
     pub reason: Reason,
 }
+
+// === impl Cooling ===
+
+impl PartialEq for Cooling {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Cooling {}
 
 // === impl ResourceKind ===
 

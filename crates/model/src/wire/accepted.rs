@@ -10,7 +10,7 @@ use crate::reason::{Code, Reason};
 use crate::rows::ServiceRow;
 use crate::status::ACCEPTED_VERSION;
 
-use super::print::spec_to_json;
+use super::print::spec;
 use super::{ObjectMeta, Service, ServiceSpec};
 
 /// The longest text that is kept.
@@ -23,11 +23,18 @@ const IN_ALL: usize = 224 * 1024;
 /// Where `kubectl apply` keeps a copy of what it was given.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-#[derive(Serialize, Deserialize)]
-struct Version<Spec> {
+#[derive(Deserialize)]
+struct Version {
     #[serde(default)]
     annotations: BTreeMap<String, String>,
-    spec: Spec,
+    spec: ServiceSpec,
+}
+
+/// The same on its way out.
+#[derive(Serialize)]
+struct Printed<'a> {
+    annotations: BTreeMap<&'a str, &'a str>,
+    spec: ServiceSpec,
 }
 
 /// Writes down what a version of a Service asks for.
@@ -35,13 +42,17 @@ struct Version<Spec> {
 /// # Errors
 /// The text would be too long to be kept.
 pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
-    let mut annotations = row.annotations.clone();
-    annotations.retain(|key, _| key != LAST_APPLIED && managed_annotations().all(|it| it != key));
-    let version = Version {
-        annotations,
-        spec: spec_to_json(row),
+    let asked_for = row
+        .annotations
+        .iter()
+        .map(|(key, value)| (key.as_str(), value.as_str()));
+    let asked_for = asked_for
+        .filter(|(key, _)| *key != LAST_APPLIED && managed_annotations().all(|it| it != *key));
+    let version = Printed {
+        annotations: asked_for.collect(),
+        spec: spec(row),
     };
-    // A value of JSON has a text, always.
+    // Maps with text keys have a JSON form, always.
     let text = serde_json::to_string(&version).unwrap_or_default();
     let entries = row.annotations.iter();
     let others = entries.filter(|(key, _)| key.as_str() != ACCEPTED_VERSION);
@@ -73,8 +84,8 @@ pub fn accepted_from_text(text: &str, today: &ServiceRow) -> Result<ServiceRow, 
                 .remedy("correct the newest version; only this program writes the annotation"),
         )
     };
-    let Version { annotations, spec } = serde_json::from_str::<Version<ServiceSpec>>(text)
-        .map_err(|error| damaged(error.to_string()))?;
+    let Version { annotations, spec } =
+        serde_json::from_str::<Version>(text).map_err(|error| damaged(error.to_string()))?;
     let metadata = ObjectMeta {
         annotations,
         name: Some(today.key.name().to_owned()),
@@ -160,6 +171,28 @@ mod tests {
         };
         assert_eq!(read, expected);
         assert_eq!(accepted_to_text(&read), Ok(text));
+    }
+
+    /// It is compared with what is on record, so its fields have an order for good.
+    #[test]
+    fn the_fields_of_the_text_are_in_the_order_of_their_names() {
+        let mut row = accepted();
+        row.node_fields = [
+            ("externalIPs".to_owned(), "192.0.2.9".to_owned()),
+            ("internalTrafficPolicy".to_owned(), "Local".to_owned()),
+            ("trafficDistribution".to_owned(), "PreferClose".to_owned()),
+        ]
+        .into();
+        row.affinity = Some(std::time::Duration::from_secs(9));
+        row.load_balancer_ip = Some("192.0.2.1".to_owned());
+        row.source_ranges = vec!["10.0.0.0/8".to_owned()];
+        row.class = Some("fast".into());
+        row.headless = true;
+        row.publish_not_ready = true;
+        let text = accepted_to_text(&row).unwrap();
+        let sorted: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(text, sorted.to_string());
+        assert_eq!(sorted["spec"].as_object().unwrap().len(), 19);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dialect::{parse_duration, show_duration};
 use crate::reason::{Reason, annotation_field};
-use crate::rows::{PoolAllocation, PoolOrigin, PoolRow, Selector};
+use crate::rows::{PoolAllocation, PoolOrigin, PoolRow, ResourceRow, Selector};
 
 use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
@@ -162,6 +162,21 @@ impl IpAddressPool {
         };
         (row, findings.reasons())
     }
+}
+
+/// Returns the row of a pool as it was recorded while it was valid, if that is recorded.
+pub fn accepted_pool(resource: &ResourceRow) -> Option<PoolRow> {
+    let accepted = resource.accepted.as_ref()?;
+    let shape = IpAddressPool {
+        metadata: ObjectMeta {
+            name: Some(resource.key.name().to_owned()),
+            labels: resource.labels.clone(),
+            annotations: accepted.annotations.clone(),
+            ..ObjectMeta::default()
+        },
+        spec: IpAddressPoolSpec::deserialize(&accepted.spec).ok()?,
+    };
+    Some(shape.into_admitted_row())
 }
 
 /// Reads an annotation that is true or false.

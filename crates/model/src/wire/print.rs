@@ -23,29 +23,30 @@ pub struct PrintedService {
     status: ServiceStatusShape,
 }
 
-/// Returns a `v1` Service with the given status. Fields that a row does not keep are left out.
-pub fn printed_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
-    let mut shape = ServiceStatusShape::of(status);
-    let recorded = ConditionShape::recorded(row.uid.as_str(), status);
-    shape.conditions.extend(recorded);
+/// Returns a `v1` Service with the given status, for a record that only this program writes. Fields
+/// that a row does not keep are left out.
+pub fn remembered_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
     PrintedService {
         api_version: "v1",
         kind: "Service",
         metadata: metadata(row, status),
         spec: spec(row),
-        status: shape,
+        status: ServiceStatusShape::of(status),
     }
+}
+
+/// The same with the condition that vouches for the annotations.
+fn printed_service(row: &ServiceRow, status: &ServiceStatus) -> PrintedService {
+    let mut printed = remembered_service(row, status);
+    let recorded = ConditionShape::recorded(row.uid.as_str(), status);
+    printed.status.conditions.extend(recorded);
+    printed
 }
 
 /// The same as a value.
 pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
     // The shapes are maps with text keys all the way down: they always have a JSON form.
     serde_json::to_value(printed_service(row, status)).unwrap_or_default()
-}
-
-/// What a Service wants, as a value.
-pub(super) fn spec_to_json(row: &ServiceRow) -> Value {
-    serde_json::to_value(spec(row)).unwrap_or_default()
 }
 
 /// A `v1` List of Services, each with its status.
@@ -99,7 +100,8 @@ fn kind(row: &ServiceRow) -> &'static str {
     }
 }
 
-fn spec(row: &ServiceRow) -> ServiceSpec {
+/// What a Service wants, in the form of the API.
+pub(super) fn spec(row: &ServiceRow) -> ServiceSpec {
     let kind = kind(row);
     let of_load_balancers = row.wants_load_balancer;
     let traffic_policy = if row.external_local {

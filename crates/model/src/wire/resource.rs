@@ -1,5 +1,8 @@
 //! Custom resources of MetalLB's API group, with their `spec` as written.
 
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -22,6 +25,9 @@ pub struct Resource {
     /// What it says.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub spec: Value,
+    /// What is reported of it. Of that only what Landfall's controller records is read.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub status: Value,
 }
 
 // === impl Resource ===
@@ -55,10 +61,18 @@ impl Resource {
             labels: self.metadata.labels,
             annotations: self.metadata.annotations,
             spec: self.spec,
+            accepted: recorded(&self.status, "accepted").map(Arc::new),
+            cooling: recorded(&self.status, "cooling").unwrap_or_default(),
             source: None,
         };
         (row, findings.reasons())
     }
+}
+
+/// Reads a part of a status. One that can't be read is as good as none.
+fn recorded<T: DeserializeOwned>(status: &Value, field: &str) -> Option<T> {
+    let value = status.get(field).filter(|it| !it.is_null())?;
+    T::deserialize(value).ok()
 }
 
 impl From<&ResourceRow> for Resource {
@@ -76,7 +90,30 @@ impl From<&ResourceRow> for Resource {
                 ..ObjectMeta::default()
             },
             spec: row.spec.clone(),
+            status: status_of(row),
         }
+    }
+}
+
+/// Returns what of a status is read.
+fn status_of(row: &ResourceRow) -> Value {
+    let mut status = serde_json::Map::new();
+    let accepted = row.accepted.as_ref();
+    let cooling = Some(&row.cooling).filter(|it| !it.0.is_empty());
+    let fields = [
+        ("accepted", accepted.map(serde_json::to_value)),
+        ("cooling", cooling.map(serde_json::to_value)),
+    ];
+    for (field, value) in fields {
+        // What was read can be written.
+        if let Some(Ok(value)) = value {
+            status.insert(field.to_owned(), value);
+        }
+    }
+    if status.is_empty() {
+        Value::Null
+    } else {
+        Value::Object(status)
     }
 }
 
@@ -124,6 +161,38 @@ mod tests {
             shape.into_admitted_row(ResourceKind::L2Advertisement)
         };
         assert_eq!(row("77"), row("78"));
+    }
+
+    #[test]
+    fn what_the_controller_recorded_in_a_status_is_read_and_what_can_not_be_read_is_ignored() {
+        let read = |status: Value| {
+            let mut object = advertisement();
+            object["status"] = status;
+            let shape: Resource = serde_json::from_value(object).unwrap();
+            shape.into_admitted_row(ResourceKind::IpAddressPool)
+        };
+        let released = json!({"address": "192.0.2.7", "until": "2026-01-01T00:00:00Z",
+            "service": "shop/web"});
+        let accepted = json!({"spec": {"addresses": ["192.0.2.0/24"]}});
+        let row = read(json!({"accepted": accepted, "cooling": [released], "assignedIPv4": 1}));
+        assert_eq!(
+            row.accepted.as_ref().unwrap().spec["addresses"][0],
+            "192.0.2.0/24"
+        );
+        assert_eq!(row.cooling.0[0].service, "shop/web");
+        let again = serde_json::to_value(Resource::from(&row)).unwrap();
+        assert_eq!(
+            again["status"],
+            json!({"accepted": accepted, "cooling": [released]})
+        );
+        for status in [
+            json!(7),
+            json!({"accepted": 7, "cooling": {"of": 1}}),
+            json!(null),
+        ] {
+            let row = read(status);
+            assert!(row.accepted.is_none() && row.cooling.0.is_empty());
+        }
     }
 
     #[test]

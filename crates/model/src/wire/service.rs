@@ -36,7 +36,8 @@ pub struct Service {
     pub status: ServiceStatusShape,
 }
 
-/// `spec` of a Service.
+/// `spec` of a Service. The fields are in the order of their names in JSON, in which they are on
+/// record as the last accepted version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceSpec {
@@ -54,18 +55,15 @@ pub struct ServiceSpec {
     #[serde(rename = "externalIPs", skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "lenient::or_default")]
     pub external_ips: Vec<String>,
-    /// `Cluster` or `Local`, for traffic to the cluster IP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub internal_traffic_policy: Option<String>,
-    /// Which endpoints nodes prefer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traffic_distribution: Option<String>,
     /// `Cluster` or `Local`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_traffic_policy: Option<String>,
     /// Where nodes report whether they have endpoints, with `externalTrafficPolicy: Local`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check_node_port: Option<i64>,
+    /// `Cluster` or `Local`, for traffic to the cluster IP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internal_traffic_policy: Option<String>,
     /// `IPv4`, `IPv6`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(deserialize_with = "lenient::or_default")]
@@ -101,6 +99,9 @@ pub struct ServiceSpec {
     /// Its timeout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_affinity_config: Option<SessionAffinityConfig>,
+    /// Which endpoints nodes prefer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic_distribution: Option<String>,
     /// `ClusterIP`, `NodePort`, `LoadBalancer`, `ExternalName`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,

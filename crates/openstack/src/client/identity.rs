@@ -1,5 +1,6 @@
 //! Keystone: finds its version 3, and reads from its answer what a token is for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,8 +14,9 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::auth::{Auth, body, ready_token, renews};
+use super::auth::{Auth, body, ready_token, renews, secret};
 use super::catalog::{Endpoints, Entry, versioned, without_version};
+use super::credentials::Credentials;
 use super::settings::{CloudConfig, Interface};
 use crate::objects::Id;
 
@@ -22,7 +24,7 @@ use crate::objects::Id;
 pub(super) struct Identity {
     /// As it was configured.
     url: Url,
-    auth: Auth,
+    credentials: Credentials,
     timeout: Duration,
     interface: Interface,
     region: Option<String>,
@@ -96,24 +98,64 @@ impl Identity {
     pub fn new(config: &CloudConfig) -> Result<Self, String> {
         Ok(Self {
             url: http_url(&config.auth_url)?,
-            auth: config.auth.clone(),
+            credentials: Credentials::new(config.auth.clone(), config.source.clone()),
             timeout: config.timeouts.auth,
             interface: config.interface,
             region: config.region.clone(),
         })
     }
 
-    /// Gets a token.
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Gets a token with the credentials in use. Where these are not accepted any more, those of
+    /// the source may be.
     pub async fn grant(&self, exchange: &Exchange) -> Result<Grant<Token>, ApiError> {
+        let auth = self.credentials.in_use();
+        let granted = self.accepted(exchange, &auth).await;
+        if granted.as_ref().is_err_and(is_refused) && self.credentials.next().is_some() {
+            return self.grant_next(exchange).await;
+        }
+        granted
+    }
+
+    /// Gets a token with the credentials that the source has now, which are in use from then on.
+    pub async fn grant_next(&self, exchange: &Exchange) -> Result<Grant<Token>, ApiError> {
+        let Some(auth) = self.credentials.next() else {
+            return self.accepted(exchange, &self.credentials.in_use()).await;
+        };
+        exchange.hide(secret(&auth));
+        let granted = self.accepted(exchange, &auth).await;
+        if let Err(error) = &granted {
+            self.credentials
+                .refuse(is_refused(error), &error.to_string());
+        }
+        granted
+    }
+
+    async fn accepted(
+        &self,
+        exchange: &Exchange,
+        auth: &Arc<Auth>,
+    ) -> Result<Grant<Token>, ApiError> {
+        let granted = self.token(exchange, auth).await?;
+        self.credentials
+            .accept(auth, granted.value.project_id.as_ref())
+            .map_err(|why| ApiError::ours(ErrorKind::Unauthorized, "token", why))?;
+        Ok(granted)
+    }
+
+    async fn token(&self, exchange: &Exchange, auth: &Auth) -> Result<Grant<Token>, ApiError> {
         let url = joined(&self.v3(exchange).await?, &["auth", "tokens"]);
-        let ready = ready_token(&self.auth).map(|token| OwnToken(header(token.clone())));
+        let ready = ready_token(auth).map(|token| OwnToken(header(token.clone())));
         let request = match &ready {
             Some(token) => ApiRequest {
                 auth: Some(token),
                 ..ApiRequest::new(Method::GET, url, "token", self.timeout)
             },
             None => ApiRequest {
-                body: Some(body(&self.auth).to_string().into()),
+                body: Some(body(auth).to_string().into()),
                 ..ApiRequest::new(Method::POST, url, "token", self.timeout)
             },
         };
@@ -136,20 +178,13 @@ impl Identity {
         let endpoints = Endpoints::pick(&token.catalog, self.interface, self.region.as_deref())
             .map_err(|why| ApiError::ours(ErrorKind::NoService, &name, why))?;
         Ok(Grant {
-            lifetime: self.lifetime(&token),
+            lifetime: lifetime(&token).filter(|_| renews(auth)),
             value: Token {
                 header,
                 project_id: token.project.map(|project| project.id),
                 endpoints,
             },
         })
-    }
-
-    /// Returns the lifetime by the server's clock alone: ours may differ.
-    fn lifetime(&self, token: &Content) -> Option<Duration> {
-        let lifetime = token.expires_at?.duration_since(token.issued_at?);
-        let lifetime = Duration::try_from(lifetime).ok()?;
-        renews(&self.auth).then_some(lifetime)
     }
 
     /// Where version 3 is. Only the path is taken from Keystone's own list, which is not signed:
@@ -174,6 +209,17 @@ impl Identity {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Returns the lifetime by the server's clock alone: ours may differ.
+fn lifetime(token: &Content) -> Option<Duration> {
+    let lifetime = token.expires_at?.duration_since(token.issued_at?);
+    Duration::try_from(lifetime).ok()
+}
+
+/// Whether credentials are not accepted, and would not be the next time.
+fn is_refused(error: &ApiError) -> bool {
+    error.kind == ErrorKind::Unauthorized
 }
 
 fn header(token: SecretString) -> HeaderToken {

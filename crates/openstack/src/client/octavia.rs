@@ -26,14 +26,44 @@ const LISTENERS: &str = "listeners";
 const POOLS: &str = "pools";
 const MEMBERS: &str = "members";
 const MONITORS: &str = "healthmonitors";
+/// Collections, and the versions of the API that they came with.
+const SINCE: [(&str, ApiVersion); 2] = [
+    ("availabilityzones", ApiVersion::new(2, 14)),
+    ("flavors", ApiVersion::new(2, 6)),
+];
 
 impl Cloud {
-    /// The highest version of Octavia's API, asked for once; an error is not kept.
+    /// The highest version of Octavia's API, asked for now and then; an error is not kept.
     pub async fn versions(&self) -> Result<ApiVersion, ApiError> {
-        self.version_cell()
-            .get_or_try_init(|| self.ask_versions())
+        self.last_version()
+            .get(async || self.find_version().await)
             .await
-            .copied()
+    }
+
+    /// The highest version. Where the list of versions can't be read for good, because a proxy does
+    /// not lead to it, a version that is certainly there.
+    async fn find_version(&self) -> Result<ApiVersion, ApiError> {
+        let error = match self.ask_versions().await {
+            Err(error) if matches!(error.status, Some(403..=405)) => error,
+            asked => return asked,
+        };
+        for (collection, version) in SINCE {
+            if self.has_collection(collection).await? {
+                tracing::warn!(%error, %version, "the versions of Octavia can't be read, so that \
+                    no more is used than what came with this one");
+                return Ok(version);
+            }
+        }
+        Err(error)
+    }
+
+    /// Whether Octavia knows a collection, be it that we may not read it.
+    async fn has_collection(&self, collection: &str) -> Result<bool, ApiError> {
+        let path = ["lbaas", collection];
+        match self.client().exists(octavia("version", &path)).await {
+            Err(error) if error.kind == ErrorKind::Forbidden => Ok(true),
+            found => found,
+        }
     }
 
     async fn ask_versions(&self) -> Result<ApiVersion, ApiError> {

@@ -6,6 +6,7 @@ use landfall_rest::{Api, ApiError, Exchange, Query, Session, Sessions, Url};
 use serde_json::{Map, Value};
 
 use super::catalog::Service;
+use super::credentials::Credentials;
 use super::identity::{Identity, Token};
 
 /// The API of OpenStack: services from a catalog, with tokens of Keystone.
@@ -23,6 +24,10 @@ impl OpenStackApi {
             sessions: Sessions::default(),
         }
     }
+
+    pub fn credentials(&self) -> &Credentials {
+        self.identity.credentials()
+    }
 }
 
 impl Api for OpenStackApi {
@@ -34,6 +39,14 @@ impl Api for OpenStackApi {
         exchange: &Exchange,
         refused: Option<&Session<Token>>,
     ) -> Result<Arc<Session<Token>>, ApiError> {
+        let credentials = self.identity.credentials();
+        if let Some(_turn) = credentials.turn(refused.is_some()).await
+            && credentials.read().await
+        {
+            let grant = || self.identity.grant_next(exchange);
+            // What is wrong with them is a problem of the credentials, and noted there.
+            let _ = self.sessions.replace(grant).await;
+        }
         let grant = || self.identity.grant(exchange);
         self.sessions.session(refused, grant).await
     }

@@ -3,6 +3,7 @@
 use landfall_rest::{Timeouts, Tls};
 
 use super::auth::Auth;
+use super::credentials::CredentialsSource;
 
 /// The address of a cloud, credentials, certificates and timeouts.
 #[derive(Clone, Debug)]
@@ -11,6 +12,8 @@ pub struct CloudConfig {
     pub auth_url: String,
     /// The credentials.
     pub auth: Auth,
+    /// Where they are read again while the client is in use; `None`: they never change.
+    pub source: Option<CredentialsSource>,
     /// Only endpoints of this region; `None`: of any.
     pub region: Option<String>,
     /// Which of the catalog's addresses are used.
@@ -48,6 +51,7 @@ impl CloudConfig {
         Self {
             auth_url: auth_url.to_owned(),
             auth,
+            source: None,
             region: None,
             interface: Interface::default(),
             tls: Tls::default(),

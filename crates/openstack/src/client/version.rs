@@ -1,8 +1,13 @@
 //! Versions of Octavia's API: they say which fields it knows.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::ApiError;
 
 /// A version of an API, such as 2.27.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +16,41 @@ pub struct ApiVersion {
     pub major: u16,
     /// Grows with each field.
     pub minor: u16,
+}
+
+/// The version that was asked for last, and when.
+#[derive(Debug, Default)]
+pub(super) struct LastVersion(Mutex<Option<(Instant, ApiVersion)>>);
+
+/// For so long a version is believed: an Octavia that was upgraded meanwhile can do more.
+const LASTING: Duration = Duration::from_secs(3600);
+
+// === impl LastVersion ===
+
+impl LastVersion {
+    /// Returns the version, and asks for it where it is not known or was asked for long ago. One
+    /// that is known holds as long as no other can be had; an error is not kept.
+    pub(super) async fn get(
+        &self,
+        ask: impl AsyncFnOnce() -> Result<ApiVersion, ApiError>,
+    ) -> Result<ApiVersion, ApiError> {
+        let mut last = self.0.lock().await;
+        let known = *last;
+        if let Some((at, version)) = known
+            && at.elapsed() < LASTING
+        {
+            return Ok(version);
+        }
+        let version = match (ask().await, known) {
+            (Err(error), Some((_, version))) => {
+                tracing::debug!(%error, %version, "the version can't be asked for again");
+                version
+            }
+            (asked, _) => asked?,
+        };
+        *last = Some((Instant::now(), version));
+        Ok(version)
+    }
 }
 
 // === impl ApiVersion ===

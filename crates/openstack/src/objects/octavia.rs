@@ -133,6 +133,8 @@ pub struct Listener {
     pub insert_headers: BTreeMap<String, String>,
     /// The certificate in Barbican.
     pub default_tls_container_ref: Option<String>,
+    /// Whether it is in use; `None`: it is not known.
+    pub admin_state_up: Option<bool>,
     /// The pool that serves it.
     #[serde(deserialize_with = "none_if_empty")]
     pub default_pool_id: Option<Id>,
@@ -158,6 +160,11 @@ pub struct Pool {
     pub name: String,
     /// What is being done with it.
     pub provisioning_status: Provisioning,
+    /// How it fares: with its members, as far as a monitor checks them.
+    #[serde(deserialize_with = "null_is_default")]
+    pub operating_status: OperatingStatus,
+    /// Whether it is in use; `None`: it is not known.
+    pub admin_state_up: Option<bool>,
     /// Its protocol.
     pub protocol: PoolProtocol,
     /// How a member is chosen.

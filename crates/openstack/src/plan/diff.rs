@@ -13,7 +13,7 @@ use landfall_model::{Code, Reason};
 
 use crate::features::Features;
 use crate::graph::Graph;
-use crate::names::{Names, SERVICE_PREFIX, cut};
+use crate::names::{Names, SERVICE_PREFIX, TRIED_PREFIX, cut};
 use crate::objects::{Id, Listener, LoadBalancer, Pool, Provisioning};
 use crate::refusal::Refusals;
 use crate::requests::ListenerRequest;
@@ -425,17 +425,14 @@ impl Diff<'_> {
     }
 }
 
-/// What begins the name of a listener that is only tried.
-const TRIED: &str = "tried_";
-
 /// Returns the name under which a listener is tried.
 fn tried_name(wanted: &WantedListener) -> String {
-    cut(format!("{TRIED}{}", wanted.name))
+    cut(format!("{TRIED_PREFIX}{}", wanted.name))
 }
 
 /// Whether a listener is only tried. No Service controller gives such a name to one that serves.
 fn is_tried(listener: &Listener) -> bool {
-    listener.name.starts_with(TRIED)
+    listener.name.starts_with(TRIED_PREFIX)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 
 use landfall_model::plan::Plan;
 
-use super::{Planned, diff, floating_ip, groups, make_certain, wait};
-use crate::names::SERVICE_PREFIX;
+use super::waiting::{make_certain, wait};
+use super::{Planned, diff, floating_ip, groups};
+use crate::names::{KEEPS_FLOATING_IP, SERVICE_PREFIX};
 use crate::notices::in_error;
 use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
 use crate::observed::{Content, Found, Observed};
@@ -52,7 +53,9 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         }
     }
     if delete {
-        floating_ip::release(have, keep_floating_ip, &mut plan);
+        // The Service that it was made for decides, be it that it has left it before.
+        let kept = !*owner && balancer.tags.iter().any(|tag| tag == KEEPS_FLOATING_IP);
+        floating_ip::release(have, keep_floating_ip || kept, &mut plan);
         // What is in ERROR can't be taken apart.
         let cascade = settings.conf.cascade_delete || broken;
         if !cascade {
@@ -80,7 +83,11 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     take_apart(have, balancer, *owner, false, &mut plan);
     // While its last change is only taken to be done, something may yet stay behind.
     if uses && !(plan.is_empty() && have.assumed) {
-        let tags = tags_without(have, balancer, &own, settings);
+        let mut tags = tags_without(have, balancer, &own, settings);
+        if *owner {
+            tags.retain(|tag| tag != KEEPS_FLOATING_IP);
+            tags.extend(keep_floating_ip.then(|| KEEPS_FLOATING_IP.to_owned()));
+        }
         plan.push(
             Step::UpdateLoadBalancer {
                 load_balancer: balancer.id.clone(),

@@ -6,6 +6,7 @@ use landfall_model::Uid;
 use tokio::time::Instant;
 
 use crate::client::ApiError;
+use crate::fares::troubles;
 use crate::names::{UID_PREFIX, service_of};
 use crate::objects::Listener;
 use crate::objects::LoadBalancer;
@@ -72,6 +73,13 @@ impl OpenStack {
             }
             memory.seen(row, at);
         }
+        let troubles = troubles(listeners, pools);
+        for id in memory.balancers.keys() {
+            if memory.troubles.get(id) != troubles.get(id) {
+                fares.push(id.clone());
+            }
+        }
+        memory.troubles = troubles;
         let mut of: Vec<(Uid, crate::objects::Id)> = memory
             .of
             .iter()

@@ -2,9 +2,11 @@
 
 use landfall_config::cloud_conf::ContainerStore;
 use landfall_model::{Code, Reason};
+use tokio::time::Instant;
 
 use crate::client::ApiError;
 use crate::provider::OpenStack;
+use crate::read::floating_ips::LASTING;
 use crate::target::Target;
 
 impl OpenStack {
@@ -13,8 +15,14 @@ impl OpenStack {
         let Some(reference) = &target.choice.tls else {
             return Ok(());
         };
+        let seen = |at: &Instant| at.elapsed() < LASTING;
         if self.settings.conf.container_store == ContainerStore::External
-            || self.memory().caches.certificates.contains(reference)
+            || self
+                .memory()
+                .caches
+                .certificates
+                .get(reference)
+                .is_some_and(seen)
         {
             return Ok(());
         }
@@ -23,11 +31,11 @@ impl OpenStack {
         let why = match kind {
             _ if !self.cloud.has_key_manager().await? => Why::NoKeyManager,
             Some("secrets") if self.cloud.secret_exists(id).await? => {
-                self.memory().caches.certificates.insert(reference.clone());
+                self.note_certificate(reference);
                 return Ok(());
             }
             Some("containers") if self.cloud.container_exists(id).await? => {
-                self.memory().caches.certificates.insert(reference.clone());
+                self.note_certificate(reference);
                 return Ok(());
             }
             Some("secrets" | "containers") => Why::Unseen(id),
@@ -36,6 +44,12 @@ impl OpenStack {
         let reason = why.reason(reference, target.choice.tls_annotation.as_deref());
         target.reasons.push(reason);
         Ok(())
+    }
+
+    fn note_certificate(&self, reference: &str) {
+        let certificates = &mut self.memory().caches.certificates;
+        certificates.retain(|_, at| at.elapsed() < LASTING);
+        certificates.insert(reference.to_owned(), Instant::now());
     }
 }
 

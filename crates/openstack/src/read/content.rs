@@ -10,11 +10,12 @@ use super::ObserveError;
 use crate::client::ApiError;
 use crate::graph::Graph;
 use crate::memory::ExpectedGraph;
-use crate::objects::{Id, Listener, LoadBalancer, Pool};
+use crate::objects::{Id, Listener, LoadBalancer, Pool, PoolAlgorithm};
 use crate::observed::Content;
 use crate::plan::members::as_members;
 use crate::provider::OpenStack;
 use crate::record::Record;
+use crate::settings::OVN;
 use crate::target;
 use crate::target::WantedListener;
 
@@ -52,6 +53,10 @@ impl OpenStack {
             memory.expected(&intent.uid, balancer).cloned()
         };
         if expected.as_deref() == Some(wanted) {
+            let mut pools = wanted.iter().map(|it| &it.pool);
+            if balancer.provider == OVN && pools.any(|it| it.algorithm == PoolAlgorithm::SourceIp) {
+                self.memory().caches.ovn_takes_source_ip = Some(true);
+            }
             return Ok(Content::AsWanted);
         }
         let graph = self.graph(balancer, intent, expected.as_deref()).await?;

@@ -1,5 +1,6 @@
 //! Addresses of nodes inside the subnet of the members: a node that is known by an address
-//! elsewhere may have another one there.
+//! elsewhere may have another one there, by its port in the cloud or, where that can't be seen, by
+//! what its Node object has.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -51,25 +52,44 @@ impl OpenStack {
             return Ok(None);
         }
         let ports = self.all_ports(ago(FRESH)).await?;
-        let (mut addresses, unknown) = inside(&elsewhere, &ports, id);
-        if unknown {
+        let (mut addresses, mut unseen) = inside(&elsewhere, &ports, id);
+        if unseen.iter().any(|node| is_server(node)) {
             let ports = self.all_ports(ago(RECENT)).await?;
-            addresses = inside(&elsewhere, &ports, id).0;
+            (addresses, unseen) = inside(&elsewhere, &ports, id);
+        }
+        for node in unseen {
+            addresses.extend(listed_inside(node, subnet.cidr));
         }
         Ok((!addresses.is_empty()).then(|| moved(spec, &addresses)))
     }
 }
 
-/// Of the subnet's family, a server of OpenStack, and not in the subnet.
+/// Of the subnet's family, not in the subnet, and perhaps there by another address: a server of
+/// OpenStack, or a node that lists one.
 fn is_elsewhere(node: &NodeTarget, cidr: IpNet) -> bool {
     node.address.is_ipv4() == cidr.addr().is_ipv4()
         && !cidr.contains(&node.address)
-        && node.provider_id.as_deref().and_then(server_of).is_some()
+        && (is_server(node) || listed_inside(node, cidr).is_some())
 }
 
-/// The addresses of nodes in the subnet, by the addresses that they are known by; and whether a
-/// server has no port at all.
-fn inside(nodes: &[&NodeTarget], ports: &[Port], subnet: &Id) -> (HashMap<IpAddr, IpAddr>, bool) {
+fn is_server(node: &NodeTarget) -> bool {
+    node.provider_id.as_deref().and_then(server_of).is_some()
+}
+
+/// The address that a node is known by, and the one that its Node object has in the subnet.
+fn listed_inside(node: &NodeTarget, cidr: IpNet) -> Option<(IpAddr, IpAddr)> {
+    let mut others = node.others.iter();
+    let inside = others.find(|it| cidr.contains(*it))?;
+    Some((node.address, *inside))
+}
+
+/// The addresses of nodes in the subnet, by the addresses that they are known by; and the nodes
+/// that have no port at all that could be seen.
+fn inside<'a>(
+    nodes: &[&'a NodeTarget],
+    ports: &[Port],
+    subnet: &Id,
+) -> (HashMap<IpAddr, IpAddr>, Vec<&'a NodeTarget>) {
     let mut of_server: HashMap<&str, Option<IpAddr>> = HashMap::new();
     for port in ports.iter().filter(|port| !port.device_id.is_empty()) {
         let known = of_server.entry(&port.device_id).or_default();
@@ -80,7 +100,7 @@ fn inside(nodes: &[&NodeTarget], ports: &[Port], subnet: &Id) -> (HashMap<IpAddr
         *known = known.iter().copied().chain(here).min();
     }
     let mut addresses = HashMap::new();
-    let mut unknown = false;
+    let mut unseen = Vec::new();
     for node in nodes {
         match node
             .provider_id
@@ -92,10 +112,10 @@ fn inside(nodes: &[&NodeTarget], ports: &[Port], subnet: &Id) -> (HashMap<IpAddr
                 addresses.insert(node.address, *address);
             }
             Some(None) => {}
-            None => unknown = true,
+            None => unseen.push(*node),
         }
     }
-    (addresses, unknown)
+    (addresses, unseen)
 }
 
 fn moved(spec: &LoadBalancerSpec, addresses: &HashMap<IpAddr, IpAddr>) -> LoadBalancerSpec {

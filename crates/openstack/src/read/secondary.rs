@@ -86,6 +86,12 @@ impl OpenStack {
             return Ok(());
         };
         let (found, _) = self.search(&intent, &names).await?;
+        if matches!(found, Found::Nothing) && !self.adds_family(target) {
+            let problem = "PreferDualStack adds no second address here, by preferDualStack of the \
+                           instance";
+            have.lacking = Some(lacking(target, problem.to_owned()));
+            return Ok(());
+        }
         let mut place = Place {
             vip_subnet: None,
             member_subnet: target.choice.member_subnet.clone().filter(|_| !own),
@@ -120,6 +126,12 @@ impl OpenStack {
             have: second,
         });
         Ok(())
+    }
+
+    /// Whether a Service gets an address of its second family where it has none.
+    fn adds_family(&self, target: &Target) -> bool {
+        let required = target.choice.policy == FamilyPolicy::RequireDualStack;
+        required || self.settings.prefer_dual_stack
     }
 
     /// A load balancer of a family that the Service does not want of it any more. Without one
@@ -188,7 +200,8 @@ impl OpenStack {
         };
         let second = *second;
         // Members of the first family serve the second one through a proxy only.
-        if !spec.listeners.iter().all(|it| translates(it, features)) {
+        let translated = spec.listeners.iter().all(|it| translates(it, features));
+        if !translated || !self.adds_family(target) {
             return Ok(());
         }
         let refused = {

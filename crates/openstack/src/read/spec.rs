@@ -62,6 +62,7 @@ impl OpenStack {
             features,
             balancer: balancer.as_ref(),
             chosen: !shares && place.is_none() && unmet.is_empty(),
+            takes_source_ip: self.memory().caches.ovn_takes_source_ip,
         };
         let (mut target, noted) = target::build(&basis, choice, exposed);
         target.reasons.splice(0..0, unmet);

@@ -1,10 +1,11 @@
 //! Which option of a Service a refused write is about: what the write sets, where that is one
 //! thing; else the one of them that the cloud's words name. Pure.
 
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::reason::annotation_field;
 
 use crate::client::{ApiError, ErrorKind};
-use crate::names::{CLUSTER_PREFIX, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
+use crate::names::{CLUSTER_PREFIX, KEEPS_FLOATING_IP, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
 use crate::objects::{ListenerProtocol, PoolProtocol};
 use crate::requests::{ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
@@ -48,23 +49,26 @@ const AFFINITY: Named = named("spec.sessionAffinity", &["persistence"]);
 const MONITOR: Named = named("enable-health-monitor", &["monitor"]);
 const PORTS: Named = named("spec.ports", &["protocol_port", "listener"]);
 const ADDRESS: Named = named("addresses", &["address"]);
+const BALANCER: Named = named(LOAD_BALANCER_ID, &[]);
+const CLUSTER: Named = named("--cluster-name", &[]);
 const NODES: Named = named("node-selector", &["member"]);
 const GROUPS: Named = named("manage-security-groups", &["security"]);
 
 /// The option that a refusal is about, as a Reason's field. A quota that keeps a new object from
-/// being made is about none.
-pub(crate) fn option_of(step: &Step, error: &ApiError) -> Option<String> {
+/// being made is about none. `joins`: the write marks a load balancer that the Service begins to
+/// share.
+pub(crate) fn option_of(step: &Step, error: &ApiError, joins: bool) -> Option<String> {
     let said = error.message.to_lowercase();
-    let set = set_by(step);
+    let set = if joins { vec![BALANCER] } else { set_by(step) };
     let names = |it: &&Named| it.words.iter().any(|word| said.contains(word));
-    let makes = matches!(
-        step,
-        Step::CreateLoadBalancer { .. } | Step::CreateFloatingIp { .. }
-    );
-    let found = match (makes, error.kind) {
-        (true, ErrorKind::Quota | ErrorKind::Forbidden) => None,
-        (true, _) => set.iter().find(names),
-        (false, _) => set.iter().find(names).or(set.first()),
+    let found = match (step, error.kind) {
+        (
+            Step::CreateLoadBalancer { .. } | Step::CreateFloatingIp { .. },
+            ErrorKind::Quota | ErrorKind::Forbidden,
+        ) => None,
+        // It sets so much that only the words tell.
+        (Step::CreateLoadBalancer { .. }, _) => set.iter().find(names),
+        _ => set.iter().find(names).or(set.first()),
     }?;
     Some(if found.option.contains("openstack.org/") {
         annotation_field(found.option)
@@ -79,7 +83,11 @@ fn set_by(step: &Step) -> Vec<Named> {
         Step::CreateLoadBalancer { body, holds, .. } => of_new_balancer(body, holds),
         Step::UpdateLoadBalancer { changes, .. } => {
             let own = changes.tags.iter().flatten().any(|tag| !is_mark(tag));
-            Vec::from_iter(own.then_some(BALANCER_TAGS))
+            let renames = changes.name.is_some();
+            let options = [(renames, CLUSTER), (own, BALANCER_TAGS)].into_iter();
+            options
+                .filter_map(|(sets, option)| sets.then_some(option))
+                .collect()
         }
         Step::TryListener { listener, .. } | Step::CreateListener { listener, .. } => {
             let mut set = of_listener(listener);
@@ -108,16 +116,15 @@ fn set_by(step: &Step) -> Vec<Named> {
             );
             vec![if asks { ADDRESS } else { network }]
         }
-        Step::AttachFloatingIp { .. } => vec![ADDRESS],
+        Step::AttachFloatingIp { .. } | Step::DetachFloatingIp { .. } => vec![ADDRESS],
         Step::CreateGroup { .. }
         | Step::CreateRules { .. }
         | Step::DeleteRule { .. }
         | Step::SetPortGroups { .. }
         | Step::DeleteGroup { .. } => vec![GROUPS],
-        Step::FailOver { .. }
-        | Step::DeleteLoadBalancer { .. }
-        | Step::DetachFloatingIp { .. }
-        | Step::DeleteFloatingIp { .. } => Vec::new(),
+        Step::FailOver { .. } | Step::DeleteLoadBalancer { .. } | Step::DeleteFloatingIp { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -175,6 +182,7 @@ fn of_listener_changes(changes: &ListenerRequest) -> Vec<Named> {
         time.map(|_| named(option, words))
     });
     let options = [
+        (changes.name.is_some(), CLUSTER),
         (changes.default_tls_container_ref.is_some(), TLS),
         (changes.allowed_cidrs.is_some(), RANGES),
         (changes.connection_limit.is_some(), LIMIT),
@@ -233,13 +241,19 @@ fn of_monitor_changes(changes: &MonitorRequest) -> Vec<Named> {
         ),
     ];
     let set = options.into_iter();
-    set.filter_map(|(sets, option)| sets.then_some(option))
-        .chain([MONITOR])
-        .collect()
+    let set = set.filter_map(|(sets, option)| sets.then_some(option));
+    let renames = changes.name.as_ref().map(|_| CLUSTER);
+    renames.into_iter().chain(set).chain([MONITOR]).collect()
 }
 
 /// Whether a tag is one of those by which controllers record owners.
 fn is_mark(tag: &str) -> bool {
-    let marks = [SERVICE_PREFIX, CLUSTER_PREFIX, UID_PREFIX, SHARER_PREFIX];
+    let marks = [
+        SERVICE_PREFIX,
+        CLUSTER_PREFIX,
+        UID_PREFIX,
+        SHARER_PREFIX,
+        KEEPS_FLOATING_IP,
+    ];
     marks.iter().any(|mark| tag.starts_with(mark))
 }

@@ -22,6 +22,9 @@ pub(crate) struct Basis<'a> {
     pub(crate) balancer: Option<&'a LoadBalancer>,
     /// What was chosen for it when it was made was the Service's choice.
     pub(crate) chosen: bool,
+    /// Whether OVN's driver takes the algorithm `SOURCE_IP`; `None`: it is seen when a pool gets
+    /// it.
+    pub(crate) takes_source_ip: Option<bool>,
 }
 
 /// Builds the target of what is chosen, and what there is to say beside it. `exposed` is why the

@@ -44,11 +44,11 @@ pub(crate) fn in_family(
     let mut moved = HashMap::new();
     let mut nodes = Vec::new();
     for node in &spec.nodes {
-        if let Some(address) = of(&node.others).first() {
+        if let Some((address, others)) = of(&node.others).split_first() {
             moved.insert(node.address, *address);
             nodes.push(NodeTarget {
                 address: *address,
-                others: Vec::new(),
+                others: others.to_vec(),
                 ..node.clone()
             });
         }

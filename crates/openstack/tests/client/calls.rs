@@ -279,6 +279,46 @@ async fn the_version_is_asked_for_once_but_a_failure_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_version_is_asked_for_again_after_an_hour_and_holds_while_there_is_no_answer() {
+    let fake = Fake::new(|seen, before| {
+        (seen.path == "/octavia/").then(|| match before {
+            0 => Reply::Json(200, json!({"versions": [{"id": "v2.20"}]})),
+            1 => fault(500, "down"),
+            _ => Reply::Json(200, json!({"versions": [{"id": "v2.27"}]})),
+        })
+    });
+    let cloud = fake.cloud();
+    for minor in [20, 20, 27] {
+        for _ in 0..2 {
+            assert_eq!(cloud.versions().await.unwrap(), ApiVersion::new(2, minor));
+        }
+        tokio::time::advance(Duration::from_secs(3601)).await;
+    }
+    let asked = fake.asked();
+    let asked = asked.iter().filter(|it| *it == "GET /octavia/");
+    assert_eq!(asked.count(), 3);
+}
+
+#[tokio::test]
+async fn where_versions_can_not_be_read_a_version_is_taken_that_is_certainly_there() {
+    for (zones, flavors, version) in [
+        (200, 200, Some(ApiVersion::new(2, 14))),
+        (403, 404, Some(ApiVersion::new(2, 14))),
+        (404, 200, Some(ApiVersion::new(2, 6))),
+        (404, 404, None),
+    ] {
+        let fake = Fake::new(move |seen, _| match seen.path.as_str() {
+            "/octavia/" => Some(Reply::Full(404, vec![], "<html>No such page".to_owned())),
+            "/octavia/v2.0/lbaas/availabilityzones" => Some(fault(zones, "no")),
+            "/octavia/v2.0/lbaas/flavors" => Some(fault(flavors, "no")),
+            _ => None,
+        });
+        let found = fake.cloud().versions().await;
+        assert_eq!(found.as_ref().ok(), version.as_ref(), "{zones} {flavors}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_kind_of_call_has_its_timeout() {
     let fake = Fake::new(|seen, before| {
         let keystone = seen.path.ends_with("tokens") && before > 0;

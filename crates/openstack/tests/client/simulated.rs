@@ -13,7 +13,11 @@ use landfall_testkit::openstack::{Fault, Logins, Sim};
 use serde_json::json;
 
 fn cloud(sim: &Sim, auth: Auth) -> Cloud {
-    let config = CloudConfig::new(&sim.auth_url(), auth);
+    connected(sim, CloudConfig::new(&sim.auth_url(), auth))
+}
+
+/// A client of the simulated cloud.
+pub fn connected(sim: &Sim, config: CloudConfig) -> Cloud {
     let sim = sim.clone();
     let transport = Transport::InProcess(Arc::new(move |request| {
         let sim = sim.clone();
@@ -25,7 +29,8 @@ fn cloud(sim: &Sim, auth: Auth) -> Cloud {
     Cloud::over(config, transport).unwrap()
 }
 
-fn password(scope: Scope) -> Auth {
+/// The user of the simulated cloud.
+pub fn password(scope: Scope) -> Auth {
     let logins = Logins::default();
     Auth::Password {
         user: UserRef::Name {
@@ -37,7 +42,8 @@ fn password(scope: Scope) -> Auth {
     }
 }
 
-fn project() -> Scope {
+/// Its project.
+pub fn project() -> Scope {
     let logins = Logins::default();
     Scope::Project(ProjectRef::Name {
         name: logins.project,

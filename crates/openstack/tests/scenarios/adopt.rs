@@ -219,9 +219,11 @@ async fn a05_one_that_is_being_deleted_counts_as_gone() {
     assert_eq!(rig.published("web").len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a07_one_that_another_cluster_has_marked_is_left_alone() {
+/// What another cluster has marked, under our name, is left alone by a controller that knows the
+/// id of its own cluster, or does not.
+async fn is_left_alone(cluster_id: Option<&str>) {
     let mut rig = Rig::new(MONITORED);
+    rig.settings.cluster_id = cluster_id.map(str::to_owned);
     let other = reference_makes(&rig.sim, "c1", NAME);
     let other = other["id"].as_str().unwrap();
     rig.sim
@@ -235,6 +237,25 @@ async fn a07_one_that_another_cluster_has_marked_is_left_alone() {
     rig.delete("web").await;
     assert_eq!(rig.picture().await.balancers.len(), 1);
     assert_eq!(rig.sim.snapshot_foreign(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a07_one_that_another_cluster_has_marked_is_left_alone() {
+    is_left_alone(Some("ks-1")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a07_it_is_left_alone_without_the_right_to_read_the_id_of_the_cluster() {
+    is_left_alone(None).await;
+    // What is our own is found again by the Service's UID.
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    rig.forget();
+    rig.settings.cluster_id = None;
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    rig.delete("web").await;
+    assert!(rig.picture().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use landfall_testkit::openstack::{Fate, Fault, Sim};
 use landfall_testkit::svc;
 
 use crate::addresses::INTERNAL;
+use crate::adopt::left_by_reference;
 use crate::create::web;
 use crate::rig::{Picture, Rig};
 use crate::subnets::dual;
@@ -25,7 +26,7 @@ const BALANCERS: &str = "/v2/lbaas/loadbalancers";
 const AUDIT: Duration = Duration::from_secs(190);
 
 /// An Octavia without further VIPs, and an IPv6 subnet beside S.
-fn old_octavia(conf: &str) -> Rig {
+pub fn old_octavia(conf: &str) -> Rig {
     let sim = Sim::new();
     sim.configure(|settings| settings.api_minor = 25);
     let cidr = "2001:db8::/64".parse().unwrap();
@@ -34,7 +35,7 @@ fn old_octavia(conf: &str) -> Rig {
 }
 
 /// Gives the nodes an IPv6 address each, on a further port.
-fn with_both(rig: &Rig) {
+pub fn with_both(rig: &Rig) {
     with_second(rig, "a", "10.0.0.4", "2001:db8::4");
     with_second(rig, "b", "10.0.0.5", "2001:db8::5");
 }
@@ -632,4 +633,60 @@ async fn a_service_that_drops_ipv4_takes_no_address_from_those_that_share_it() {
     rig.wait(AUDIT).await;
     rig.settle().await;
     assert_eq!(rig.picture().await.floating_ips, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn m10_a_second_family_that_is_only_preferred_adds_nothing_where_the_instance_says_so() {
+    let mut rig = old_octavia("");
+    with_both(&rig);
+    rig.settings.prefer_dual_stack = false;
+    rig.apply(dual(FamilyPolicy::PreferDualStack)).await;
+    assert_eq!(rig.picture().await.balancers.len(), 1);
+    assert!(is_programmed(&rig));
+    assert_eq!(rig.published("web").len(), 1);
+    // What is required is had.
+    rig.apply(dual(FamilyPolicy::RequireDualStack)).await;
+    assert_eq!(rig.picture().await.balancers.len(), 2);
+    let both = rig.published("web");
+    assert_eq!(both.len(), 2);
+    // What is there stays.
+    rig.forget();
+    rig.apply(dual(FamilyPolicy::PreferDualStack)).await;
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert_eq!(rig.published("web"), both);
+}
+
+#[tokio::test(start_paused = true)]
+async fn m10_a_new_load_balancer_gets_no_further_address_where_the_instance_says_so() {
+    for (prefer, further) in [(true, 1), (false, 0)] {
+        let sim = Sim::new();
+        let cidr = "2001:db8::/64".parse().unwrap();
+        sim.add_subnet(&sim.network(), "sub6", cidr, &[]);
+        let mut rig = Rig::in_world(sim, "");
+        rig.settings.prefer_dual_stack = prefer;
+        rig.apply(dual(FamilyPolicy::PreferDualStack)).await;
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers.len(), 1);
+        assert_eq!(picture.balancers[0].additional_vips.len(), further);
+        assert!(is_programmed(&rig));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn m10_services_that_prefer_two_families_are_taken_over_without_a_write_where_asked_for() {
+    for (prefer, balancers) in [(true, 2), (false, 1)] {
+        let mut rig = old_octavia("create-monitor=true");
+        with_both(&rig);
+        rig.settings.prefer_dual_stack = prefer;
+        left_by_reference(&rig, "c1");
+        rig.cluster.edit("web", |row| {
+            row.families = vec![Family::V4, Family::V6];
+            row.family_policy = FamilyPolicy::PreferDualStack;
+        });
+        rig.restart().await;
+        assert_eq!(rig.writes().is_empty(), !prefer, "{:?}", rig.writes());
+        assert_eq!(rig.picture().await.balancers.len(), balancers);
+        assert_eq!(rig.published("web").len(), balancers);
+    }
 }

@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(3600);
 type Edit = (&'static str, u16, fn(&str) -> ServiceBuilder, &'static str);
 
 /// Ports 80, 81 and so on.
-fn service(ports: std::ops::Range<u16>) -> ServiceBuilder {
+pub fn service(ports: std::ops::Range<u16>) -> ServiceBuilder {
     ports.fold(svc("web"), |service, number| {
         let port = service.named_port(&format!("p{number}"), 80 + number);
         port.node_port(30_080 + number)
@@ -109,7 +109,7 @@ const EDITS: [Edit; 13] = [
 ];
 
 /// What a cloud refuses writes with for good, and what it says.
-const REFUSALS: [(u16, &str); 6] = [
+pub const REFUSALS: [(u16, &str); 6] = [
     (403, "Quota has been met for resources"),
     (400, "Validation failure"),
     (404, "What it names was not found."),
@@ -121,8 +121,8 @@ const REFUSALS: [(u16, &str); 6] = [
 /// What a request is refused by: its method and path, and what it is about where the path leaves
 /// that open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Write {
-    line: String,
+pub struct Write {
+    pub line: String,
     about: String,
 }
 
@@ -167,7 +167,7 @@ impl Write {
 }
 
 /// The ports that clients are served at, with the members behind them.
-fn served(picture: &Picture) -> Vec<(u16, Vec<String>)> {
+pub fn served(picture: &Picture) -> Vec<(u16, Vec<String>)> {
     let in_use = |port: u16| !picture.listener_at(port).name.starts_with("tried_");
     let ports = picture.listeners.iter().map(|it| it.protocol_port);
     let ports: BTreeSet<u16> = ports.filter(|port| in_use(*port)).collect();
@@ -206,7 +206,7 @@ async fn undisturbed(edit: Edit) -> (usize, Vec<(u16, Vec<String>)>) {
 }
 
 /// From now on the n-th write from now is refused, and every like it; which that is.
-fn refuse_nth(
+pub fn refuse_nth(
     rig: &Rig,
     nth: usize,
     (code, why): (u16, &'static str),

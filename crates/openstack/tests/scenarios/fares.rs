@@ -75,6 +75,56 @@ async fn one_that_is_switched_off_by_hand_is_reported() {
     assert_eq!(refusal(&rig, "web"), "");
 }
 
+/// The pool behind a port, by id.
+async fn pool_at(rig: &Rig, port: u16) -> String {
+    rig.picture().await.pool_at(port).id.to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_services_that_share_one_only_that_has_no_traffic_whose_pools_reach_no_member() {
+    let (mut rig, _) = crate::sharing::shared("create-monitor=true").await;
+    let (first, second) = (pool_at(&rig, 80).await, pool_at(&rig, 8080).await);
+    rig.sim
+        .relabel(&second, &json!({"operating_status": "ERROR"}));
+    rig.wait(AUDIT).await;
+    assert!(flows(&rig, "web") && !flows(&rig, "second"));
+    assert!(
+        refusal(&rig, "second").contains("no member"),
+        "{}",
+        refusal(&rig, "second")
+    );
+    assert_eq!(rig.published("second").len(), 1);
+    // Both are seen after a restart, too, once the cloud was read.
+    rig.sim
+        .relabel(&first, &json!({"operating_status": "ERROR"}));
+    rig.restart().await;
+    rig.wait(AUDIT).await;
+    assert!(!flows(&rig, "web") && !flows(&rig, "second"));
+    for pool in [first, second] {
+        rig.sim
+            .relabel(&pool, &json!({"operating_status": "ONLINE"}));
+    }
+    rig.wait(AUDIT).await;
+    assert!(flows(&rig, "web") && flows(&rig, "second"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_or_pool_that_is_switched_off_by_hand_is_reported_and_left() {
+    let (rig, _) = crate::sharing::shared("").await;
+    let listener = rig.picture().await.listener_at(8080).id.to_string();
+    let pool = pool_at(&rig, 8080).await;
+    for id in [listener, pool] {
+        rig.sim.relabel(&id, &json!({"admin_state_up": false}));
+        rig.wait(AUDIT).await;
+        assert!(flows(&rig, "web"));
+        let reported = refusal(&rig, "second");
+        assert!(reported.contains("admin_state_up"), "{reported}");
+        rig.sim.relabel(&id, &json!({"admin_state_up": true}));
+        rig.wait(AUDIT).await;
+        assert_eq!(refusal(&rig, "second"), "");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_that_is_stuck_while_it_serves_is_reported_in_the_status() {
     let mut rig = Rig::new("");

@@ -76,6 +76,43 @@ async fn a_node_without_an_address_there_keeps_the_one_it_is_known_by() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_whose_port_can_not_be_seen_is_reached_at_the_address_that_it_lists_there() {
+    let mut rig = rig("");
+    let ours = node("c", "192.168.7.9").with(|row| {
+        row.provider_id = Some("openstack:///another-project".into());
+        row.addresses.push("10.0.0.9".parse().unwrap());
+    });
+    rig.cluster.put_node(ours.row());
+    let metal = node("d", "192.168.9.9").with(|row| {
+        row.addresses.push("fd00::9".parse().unwrap());
+        row.addresses.push("10.0.0.10".parse().unwrap());
+    });
+    rig.cluster.put_node(metal.row());
+    // A port that can be seen is certain: this address is in another network that looks the same.
+    add_known_elsewhere(&mut rig, "e", "192.168.7.11", None);
+    let server = rig.servers["e"].clone();
+    let seen = node("e", "192.168.7.11").with(|row| {
+        row.provider_id = Some(format!("openstack:///{server}").into());
+        row.addresses.push("10.0.0.11".parse().unwrap());
+    });
+    rig.cluster.put_node(seen.row());
+    rig.apply(web()).await;
+    assert_eq!(
+        rig.picture().await.members_at(80),
+        [
+            "10.0.0.10:30080",
+            "10.0.0.4:30080",
+            "10.0.0.5:30080",
+            "10.0.0.9:30080",
+            "192.168.7.11:30080"
+        ]
+    );
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_all_nodes_are_known_inside_ports_are_not_asked_for() {
     let mut rig = rig("");
     rig.sim.add_nic(

@@ -1,6 +1,9 @@
 //! What a provider of Octavia, or an old Octavia, has not.
 
+use std::num::NonZeroU16;
+
 use landfall_model::Protocol;
+use landfall_testkit::build::ServiceBuilder;
 use landfall_testkit::svc;
 
 use crate::create::web;
@@ -133,4 +136,86 @@ async fn an_sctp_port_has_an_sctp_listener() {
     let picture = rig.picture().await;
     assert_eq!(picture.listener_at(5000).protocol, "SCTP");
     assert_eq!(picture.pool_at(5000).protocol, "SCTP");
+}
+
+/// What the controller did to pools by themselves.
+fn writes_of_pools(rig: &Rig) -> Vec<String> {
+    let mut writes = rig.writes();
+    writes.retain(|line| line.contains("/lbaas/pools") && !line.ends_with("/members"));
+    writes
+}
+
+fn by_source(name: &str, port: u16) -> ServiceBuilder {
+    let service = svc(name).port(port).node_port(30_000 + port);
+    service.annotated(&short("lb-method"), "SOURCE_IP")
+}
+
+#[tokio::test(start_paused = true)]
+async fn m11_a_driver_for_ovn_that_knows_source_ip_gets_it() {
+    let mut rig = ovn();
+    rig.sim.configure(|settings| settings.ovn_source_ip = true);
+    rig.apply(by_source("web", 80)).await;
+    assert_eq!(rig.picture().await.pool_at(80).lb_algorithm, "SOURCE_IP");
+    assert_eq!(refusal(&rig, "web"), "");
+    assert_eq!(
+        rig.cluster.messages("OptionNotSupported"),
+        Vec::<String>::new()
+    );
+    // The next one is made with it.
+    rig.forget();
+    rig.apply(by_source("second", 81)).await;
+    assert_eq!(rig.picture().await.pool_at(81).lb_algorithm, "SOURCE_IP");
+    assert_eq!(writes_of_pools(&rig), Vec::<String>::new());
+    // What is there stays, and is all that it takes to know.
+    rig.forget();
+    rig.restart().await;
+    rig.apply(by_source("third", 82)).await;
+    assert_eq!(writes_of_pools(&rig), Vec::<String>::new());
+    assert_eq!(rig.picture().await.pool_at(82).lb_algorithm, "SOURCE_IP");
+}
+
+#[tokio::test(start_paused = true)]
+async fn m11_a_driver_for_ovn_that_does_not_know_source_ip_is_tried_once() {
+    let mut rig = ovn();
+    rig.apply(by_source("web", 80)).await;
+    let algorithm = rig.picture().await.pool_at(80).lb_algorithm.clone();
+    assert_eq!(algorithm, "SOURCE_IP_PORT");
+    assert_eq!(refusal(&rig, "web"), "");
+    let warnings = rig.cluster.messages("OptionNotSupported");
+    assert!(
+        warnings.iter().any(|it| it.contains("SOURCE_IP_PORT")),
+        "{:?} {warnings:?}",
+        rig.cluster.events()
+    );
+    assert_eq!(writes_of_pools(&rig).len(), 1);
+    rig.forget();
+    rig.apply(by_source("second", 81)).await;
+    rig.edit("web", |row| {
+        let mut port = row.ports[0].clone();
+        port.port = NonZeroU16::new(8080).unwrap();
+        port.name = "more".into();
+        row.ports[0].name = "first".into();
+        row.ports.push(port);
+    })
+    .await;
+    rig.wait(std::time::Duration::from_secs(400)).await;
+    assert_eq!(writes_of_pools(&rig), ["POST /v2/lbaas/pools"]);
+    assert_eq!(rig.picture().await.listeners.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn m11_a_port_that_comes_to_a_driver_for_ovn_without_source_ip_is_served() {
+    let mut rig = ovn();
+    rig.apply(by_source("web", 80)).await;
+    // Another process knows nothing of the driver.
+    rig.kill();
+    rig.cluster.edit("web", |row| {
+        row.ports[0].port = NonZeroU16::new(81).unwrap();
+        row.ports[0].node_port = NonZeroU16::new(30_090);
+    });
+    rig.restart().await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(81).len(), 2);
+    assert_eq!(picture.pool_at(81).lb_algorithm, "SOURCE_IP_PORT");
+    assert_eq!(refusal(&rig, "web"), "");
 }

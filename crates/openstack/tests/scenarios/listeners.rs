@@ -432,6 +432,29 @@ async fn l16_a_load_balancer_that_works_goes_on_when_a_wrong_certificate_is_name
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_certificate_that_was_seen_and_is_gone_is_refused_without_a_restart() {
+    let sim = Stage::new();
+    let reference = sim.add_secret();
+    let mut rig = Rig::on(sim, "");
+    rig.apply(web().annotated(&short(TLS), &reference)).await;
+    assert_eq!(refusal(&rig, "web"), "");
+    rig.sim.remove_secret(&reference);
+    rig.wait(std::time::Duration::from_secs(700)).await;
+    rig.forget();
+    let second = svc("second").port(443).node_port(30081);
+    rig.apply(second.annotated(&short(TLS), &reference)).await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+    assert!(
+        refusal(&rig, "second").contains("Barbican"),
+        "{}",
+        refusal(&rig, "second")
+    );
+    // What serves goes on.
+    assert_eq!(refusal(&rig, "web"), "");
+    assert_eq!(rig.picture().await.members_at(80).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn l17_an_external_store_is_not_asked() {
     let sim = Stage::new();
     sim.configure(|settings| {

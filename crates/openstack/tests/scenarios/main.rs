@@ -19,6 +19,7 @@ mod cluster;
 mod crash;
 mod create;
 mod dual;
+mod each_flow;
 mod each_write;
 mod fares;
 mod few_calls;

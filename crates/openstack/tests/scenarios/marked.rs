@@ -1,8 +1,10 @@
 //! Marks of ours on what another controller made, and clusters of one name.
 
+use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+
 use crate::adopt::left_by_reference;
 use crate::create::web;
-use crate::rig::Rig;
+use crate::rig::{Picture, Rig};
 
 const MARKS: [&str; 2] = ["kube_cluster_id_ks-1", "landfall_service_uid-web"];
 
@@ -56,18 +58,31 @@ async fn of_two_clusters_of_one_name_the_one_that_marked_it_first_keeps_what_was
     assert!(!crate::written::refusal(&theirs, "web").is_empty());
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_the_reference_made_goes_with_a_service_that_is_deleted_after_the_change_of_name() {
+/// What becomes of what the reference made when its Service is deleted after the change of the
+/// cluster's name, where these annotations are lost.
+async fn left_after_deletion(lost: &[&str]) -> Picture {
     let mut rig = Rig::new("create-monitor=true");
     left_by_reference(&rig, "k");
     rig.cluster.edit("web", |row| {
-        row.annotations
-            .remove(landfall_model::dialect::openstack::LOAD_BALANCER_ID);
+        for key in lost {
+            row.annotations.remove(*key);
+        }
     });
     rig.cluster.delete("web");
     rig.restart().await;
     rig.settle().await;
     assert!(rig.cluster.service("web").is_none());
-    let picture = rig.picture().await;
+    rig.picture().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_reference_made_goes_with_a_service_that_is_deleted_after_the_change_of_name() {
+    let picture = left_after_deletion(&[LOAD_BALANCER_ID]).await;
+    assert!(picture.balancers.is_empty(), "{picture:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_reference_made_goes_where_only_the_status_has_its_address() {
+    let picture = left_after_deletion(&[LOAD_BALANCER_ID, LOAD_BALANCER_ADDRESS]).await;
     assert!(picture.balancers.is_empty(), "{picture:?}");
 }

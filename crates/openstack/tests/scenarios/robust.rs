@@ -67,6 +67,21 @@ async fn r05_a_version_that_could_not_be_asked_for_is_not_guessed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r05_services_are_served_where_versions_can_not_be_read() {
+    let mut rig = Rig::new("");
+    rig.sim.on_call(|call| {
+        let root =
+            call.service == Some(Service::LoadBalancer) && call.path.trim_matches('/').is_empty();
+        root.then(|| Fault::status(call.service, 404, "Not Found"))
+    });
+    rig.apply(web()).await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.members_at(80).len(), 2);
+    assert!(picture.balancers[0].tags.len() > 1);
+    assert_eq!(rig.published("web").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r06_a_cloud_that_asks_for_quiet_gets_it() {
     for code in [429, 503] {
         let mut rig = Rig::new("");

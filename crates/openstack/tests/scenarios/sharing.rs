@@ -17,6 +17,7 @@ use crate::written::refusal;
 
 const FIRST: &str = "kube_service_c1_default_web";
 const SECOND: &str = "kube_service_c1_default_second";
+const KEEPS: &str = "landfall_keeps_floating_ip";
 
 fn second(port: u16, balancer: &Id) -> ServiceBuilder {
     svc("second")
@@ -627,4 +628,40 @@ async fn no_traffic_is_said_to_flow_before_the_ports_are_served() {
     let picture = rig.picture().await;
     assert_eq!(picture.members_at(81).len(), 2);
     assert_eq!(refusal(&rig, "second"), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f10_a_floating_ip_that_its_service_wanted_kept_outlives_those_that_share_it() {
+    let (mut rig, balancer) = shared("").await;
+    let address = rig.published("web");
+    rig.apply(web().annotated(&lb("keep-floatingip"), "true"))
+        .await;
+    rig.delete("web").await;
+    let picture = rig.picture().await;
+    assert!(has_tag(&picture.balancers[0], KEEPS), "{picture:?}");
+    rig.restart().await;
+    rig.delete("second").await;
+    assert!(rig.cluster.service("second").is_none());
+    let picture = rig.picture().await;
+    assert!(picture.balancers.is_empty(), "{balancer}");
+    let kept: Vec<String> = picture
+        .floating_ips
+        .iter()
+        .map(|it| it.floating_ip_address.to_string())
+        .collect();
+    assert_eq!(kept, address);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f10_the_last_word_of_its_service_decides_whether_a_floating_ip_is_kept() {
+    let (mut rig, _) = shared("").await;
+    rig.apply(web().annotated(&lb("keep-floatingip"), "true"))
+        .await;
+    rig.delete("web").await;
+    // It comes back, wants nothing kept, and leaves once more.
+    rig.apply(web()).await;
+    rig.delete("web").await;
+    assert!(!has_tag(&rig.picture().await.balancers[0], KEEPS));
+    rig.delete("second").await;
+    assert!(rig.picture().await.is_empty());
 }

@@ -126,7 +126,8 @@ impl Api for ToyApi {
 impl Toy {
     pub fn new(transport: Transport, secret: &str) -> Self {
         let agent = HeaderValue::from_static("landfall");
-        let exchange = Exchange::new(transport, agent, ErrorFormat::COMMON, secret.into());
+        let exchange = Exchange::new(transport, agent, ErrorFormat::COMMON);
+        exchange.hide(&secret.into());
         let api = ToyApi {
             signer: Arc::new(Signer(secret.into())),
             base: landfall_rest::http_url("http://toy/v1").unwrap(),

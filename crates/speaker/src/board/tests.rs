@@ -1,3 +1,4 @@
+use landfall_l2::election::Inability;
 use proptest::prelude::*;
 
 use super::*;
@@ -9,6 +10,7 @@ fn node(name: &str) -> Node {
         network_unavailable: false,
         excluded: false,
         is_able_to_serve: true,
+        inability: Inability::default(),
     }
 }
 
@@ -153,14 +155,14 @@ fn interfaces_are_those_of_all_advertisements_that_select_the_node() {
 #[derive(Clone, Debug)]
 enum Change {
     Service(u8, Option<(u8, bool, bool, u8)>),
-    Nodes(Vec<(bool, bool, bool)>),
+    Nodes(Vec<(bool, bool, bool, bool)>),
 }
 
 fn change() -> impl Strategy<Value = Change> {
     let held = (0..6_u8, any::<bool>(), any::<bool>(), 0..8_u8);
     prop_oneof![
         (0..8_u8, prop::option::of(held)).prop_map(|(name, held)| Change::Service(name, held)),
-        prop::collection::vec(any::<(bool, bool, bool)>(), 0..6).prop_map(Change::Nodes),
+        prop::collection::vec(any::<(bool, bool, bool, bool)>(), 0..6).prop_map(Change::Nodes),
     ]
 }
 
@@ -182,7 +184,11 @@ fn apply(board: &mut Board, change: &Change) {
             let list = list
                 .iter()
                 .enumerate()
-                .map(|(number, (alive, cut, excluded))| Node {
+                .map(|(number, (alive, cut, excluded, unable))| Node {
+                    inability: Inability {
+                        ipv4: *unable,
+                        ..Inability::default()
+                    },
                     is_alive: *alive,
                     network_unavailable: *cut,
                     excluded: *excluded,

@@ -11,6 +11,7 @@ use landfall_model::rows::Fact;
 use landfall_model::status::IpMode;
 use landfall_speaker::decide::Decider;
 use landfall_speaker::metadata::Metadata;
+use landfall_speaker::steady::Part;
 use landfall_testkit::{node, slice, svc};
 use serde_json::{Value, json};
 
@@ -156,6 +157,85 @@ fn a_node_that_announces_nothing_yet_is_no_candidate_for_the_others() {
     assert_eq!(decider.owner(address()), Some(other));
     decider.take_members(members(&[owner]));
     assert_eq!(decider.owner(address()), Some(owner));
+}
+
+/// What can fail of a node that announces on `eth0`.
+fn failures() -> [Part; 3] {
+    [
+        Part::Address(address()),
+        Part::Interface("eth0".to_owned()),
+        Part::Sockets,
+    ]
+}
+
+#[test]
+fn an_owner_that_fails_gives_the_address_up_until_it_can_be_relied_on() {
+    let owner = owners(&json!({}))[0];
+    for part in failures() {
+        let mut decider = speaker(owner, &json!({}));
+        decider.take_unsteady(BTreeSet::from([part.clone()]));
+        assert!(decider.wanted().announcements.is_empty(), "{part:?}");
+        let why = decider.why_not(address());
+        assert_eq!(why, Some(NotAnnounced::NotAbleToServe), "{part:?}");
+        decider.take_unsteady(BTreeSet::new());
+        assert_eq!(decider.owner(address()), Some(owner), "{part:?}");
+    }
+}
+
+#[test]
+fn the_others_come_to_the_same_answer_from_what_a_node_that_fails_reports() {
+    let owner = owners(&json!({}))[0];
+    for part in failures() {
+        let mut failing = speaker(owner, &json!({}));
+        failing.set_current();
+        failing.take_unsteady(BTreeSet::from([part.clone()]));
+        let next = failing.owner(address()).unwrap().to_owned();
+        let third = ["node-a", "node-b", "node-c"];
+        let third = third.into_iter().find(|it| ![owner, &next].contains(it));
+        let mut other = speaker(&next, &json!({}));
+        let mut seen = Members::clone(&members(&[owner, third.unwrap()]));
+        let reported = failing.metadata().encode();
+        seen.peers.get_mut(owner).unwrap().metadata = reported.into();
+        other.take_members(Arc::new(seen));
+        assert!(
+            other.wanted().announcements.contains_key(&address()),
+            "{part:?}"
+        );
+    }
+}
+
+#[test]
+fn where_all_nodes_fail_alike_the_address_stays_where_it_was() {
+    let owner = owners(&json!({}))[0];
+    let mut decider = speaker(owner, &json!({}));
+    let others: Vec<String> = decider.members().map(ToString::to_string).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    let mut seen = Members::clone(&members(&others));
+    for name in &others {
+        let mut failing = Metadata::new(1, &[interface("eth0", 9)]);
+        failing.is_silent = true;
+        seen.peers.get_mut(*name).unwrap().metadata = failing.encode().into();
+    }
+    decider.take_members(Arc::new(seen));
+    decider.take_unsteady(BTreeSet::from([Part::Address(address())]));
+    assert_eq!(decider.owner(address()), Some(owner));
+}
+
+#[test]
+fn where_all_nodes_are_taken_for_alive_no_membership_is_asked() {
+    let names = ["node-a", "node-b", "node-c"];
+    let expected = owners(&json!({}));
+    let alone = |own: &&&str| {
+        let mut decider = Decider::new(own, 7, Rules::default()).assuming_all_alive();
+        let mut facts = nodes();
+        facts.extend(service("web"));
+        facts.extend([pool(), advertisement(&json!({})), Fact::Synced]);
+        decider.take_facts(facts);
+        decider.take_interfaces(vec![interface("eth0", 1)]);
+        decider.wanted().announcements.contains_key(&address())
+    };
+    let announcing: Vec<&str> = names.iter().filter(alone).copied().collect();
+    assert_eq!(announcing, expected);
 }
 
 #[test]

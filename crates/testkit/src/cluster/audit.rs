@@ -98,16 +98,31 @@ impl Audit {
             .collect())
     }
 
+    /// Returns what was answered since, and begins after it the next time.
+    pub fn take(&mut self) -> io::Result<Vec<AuditEntry>> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.begin))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        // The last line may not be whole yet.
+        let whole = text
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        text.truncate(whole);
+        self.begin += whole as u64;
+        let lines = text.split(|byte| *byte == b'\n');
+        Ok(lines
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .filter_map(Line::answered)
+            .collect())
+    }
+
     /// What one user wrote since, Leases and access reviews apart: the former are written at rest,
     /// the latter are questions.
     pub fn writes_of(&self, user: &str) -> io::Result<Vec<AuditEntry>> {
         let entries = self.entries()?.into_iter();
-        let asked = ["leases", "selfsubjectaccessreviews"];
-        Ok(entries
-            .filter(|entry| {
-                entry.user == user && entry.is_write() && !asked.contains(&entry.resource.as_str())
-            })
-            .collect())
+        Ok(entries.filter(|entry| entry.is_of(user)).collect())
     }
 }
 
@@ -117,6 +132,12 @@ impl AuditEntry {
     /// Whether it was to change something, whatever came of it.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch" | "head")
+    }
+
+    /// Whether it is a write of this user, Leases and access reviews apart.
+    pub fn is_of(&self, user: &str) -> bool {
+        let asked = ["leases", "selfsubjectaccessreviews"];
+        self.user == user && self.is_write() && !asked.contains(&self.resource.as_str())
     }
 }
 

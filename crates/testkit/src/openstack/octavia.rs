@@ -83,7 +83,10 @@ pub(super) fn handle(world: &mut World, ask: &Ask<'_>) -> Handled {
         (m, ["healthmonitors", id]) if *m == put => monitor::update(world, ask, id),
         (m, ["healthmonitors", id]) if *m == delete => monitor::delete(world, ask, id),
         (m, ["providers"]) if *m == get => Ok(providers(world)),
-        (m, ["flavors"]) if *m == get => Ok(flavors(world)),
+        (m, ["flavors"]) if *m == get && world.settings.api_minor >= 6 => Ok(flavors(world)),
+        (m, ["availabilityzones"]) if *m == get && world.settings.api_minor >= 14 => {
+            Ok(zones(world))
+        }
         (m, ["quotas", _]) if *m == get => Ok(quotas(world)),
         _ => Err(Reply::balancer(404, "The resource could not be found.")),
     }
@@ -106,6 +109,17 @@ fn flavors(world: &World) -> Reply {
         })
         .collect();
     Reply::json(200, &json!({"flavors": all, "flavors_links": []}))
+}
+
+fn zones(world: &World) -> Reply {
+    let all = world.settings.availability_zones.iter();
+    let all: Vec<Value> = all
+        .map(|name| json!({"name": name, "description": "", "enabled": true}))
+        .collect();
+    Reply::json(
+        200,
+        &json!({"availability_zones": all, "availability_zones_links": []}),
+    )
 }
 
 fn quotas(world: &World) -> Reply {

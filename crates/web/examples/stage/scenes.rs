@@ -308,8 +308,11 @@ pub fn metrics() -> MetricsView {
             method: "GET".into(),
             resource: "loadbalancer".into(),
             outcome: "ok".into(),
-            count: 21,
-            seconds: 1.5,
+            times: TimesView {
+                buckets: vec![(100_000, 20), (1_000_000, 1)],
+                sum: 1_500_000,
+                count: 21,
+            },
         }],
         lost_log_lines: 0,
         left_out_log_lines: 0,

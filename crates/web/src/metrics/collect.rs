@@ -334,8 +334,12 @@ impl Snapshot {
         let calls = || self.engine.cloud_calls.iter();
         let of =
             |it: &CloudCallsView| labels([&it.instance, &it.method, &it.resource, &it.outcome]);
-        page.series(&table::CLOUD_CALLS, calls().map(|it| (of(it), it.count)))?;
-        page.times(&table::CLOUD_TIME, calls().map(|it| (of(it), it.seconds)))
+        page.series(
+            &table::CLOUD_CALLS,
+            calls().map(|it| (of(it), it.times.count)),
+        )?;
+        let all = |it: &CloudCallsView| labels([&it.instance, &it.method, &it.resource]);
+        page.histograms(&table::CLOUD_TIME, calls().map(|it| (all(it), &it.times)))
     }
 }
 

@@ -87,23 +87,6 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
-    /// Series of a metric that adds up time. Labels have to differ.
-    pub(super) fn times(
-        &mut self,
-        metric: &Metric,
-        series: impl IntoIterator<Item = (Labels, f64)>,
-    ) -> fmt::Result {
-        self.describe(metric, |mut encoder| {
-            for (values, value) in series {
-                let labels = named(metric, &values);
-                encoder
-                    .encode_family(&labels)?
-                    .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-            }
-            Ok(())
-        })
-    }
-
     /// A measured value without labels, if there is one.
     pub(super) fn measure(&mut self, metric: &Metric, value: Option<f64>) -> fmt::Result {
         self.describe(metric, |mut encoder| match value {

@@ -163,9 +163,9 @@ metrics! {
         "Steps that failed, by kind.";
     CLOUD_CALLS = Counter "landfall_cloud_calls" ["instance", "method", "resource", "outcome"]
         "Requests to APIs of clouds, by outcome (ok, or the kind of error).";
-    CLOUD_TIME = Counter "landfall_cloud_calls_duration" unit "seconds"
-        ["instance", "method", "resource", "outcome"]
-        "Total duration of these requests.";
+    CLOUD_TIME = Histogram "landfall_cloud_call_duration" unit "seconds"
+        ["instance", "method", "resource"]
+        "Duration of these requests, whatever their outcome.";
     SECRETS = Gauge "landfall_secrets_watched" []
         "Secrets that are watched because Services name them; each takes a descriptor.";
     SECRETS_LIMIT = Gauge "landfall_secrets_watched_limit" []

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -378,8 +378,8 @@ impl Bed {
     }
 }
 
-/// The parts of a manifest that define kinds.
-fn kinds_of(manifest: &PathBuf) -> anyhow::Result<String> {
+/// Returns the parts of a manifest that define kinds.
+pub(in crate::bench) fn kinds_of(manifest: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(manifest)?;
     let parts = text.split("\n---\n");
     let kinds = parts.filter(|part| part.contains("\nkind: CustomResourceDefinition"));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use landfall_config::provider::ProviderConfig;
 use serde_json::{Value, json};
 
 use super::{Objects, deployed, root};
@@ -10,7 +11,7 @@ use crate::place::Place;
 use crate::tools;
 
 /// What the chart is rendered for, where no API server says which one it is.
-const KUBERNETES: &str = "1.36.1";
+pub const KUBERNETES: &str = "1.36.1";
 
 /// helm, which answers or refuses.
 pub fn helm(arguments: &[&str]) -> Result<String, String> {
@@ -251,6 +252,58 @@ fn an_instance_on_exoscale_has_its_key_mounted_and_needs_no_network_of_the_node(
 }
 
 #[test]
+fn the_values_for_openstack_need_a_cluster_name_and_no_right_on_nodes() {
+    let (chart, values) = (chart(), chart().join("values-openstack.yaml"));
+    let rendered = helm(&[
+        "template",
+        "landfall",
+        chart.to_str().unwrap(),
+        "--namespace=landfall-system",
+        "--kube-version",
+        KUBERNETES,
+        "-f",
+        values.to_str().unwrap(),
+        "--set",
+        "config.instances[0].provider.clusterName=c1",
+    ]);
+    let chart = Objects::parse(&rendered.unwrap());
+    let file = chart.one("ConfigMap", "landfall")["data"]["landfall.yaml"].clone();
+    let config = landfall_config::file::parse("landfall.yaml", file.as_str().unwrap()).unwrap();
+    let [instance] = config.instances.as_slice() else {
+        panic!("{config:?}");
+    };
+    // The name of the instance that --cloud-config stands for: Services may change between both.
+    assert_eq!(
+        (instance.name.as_str(), instance.default),
+        ("openstack", true)
+    );
+    let ProviderConfig::OpenStack(openstack) = &instance.provider else {
+        panic!("{instance:?}");
+    };
+    assert_eq!(openstack.cluster_name, "c1");
+    let pod = pod(&chart);
+    assert_eq!(pod["hostNetwork"], json!(false));
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], json!(true));
+    let container = &pod["containers"][0];
+    assert_eq!(
+        container["securityContext"]["capabilities"],
+        json!({"drop": ["ALL"]})
+    );
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|it| it["name"] == "cloud").unwrap();
+    let folder = std::path::Path::new(mount["mountPath"].as_str().unwrap());
+    assert_eq!(
+        openstack.cloud_conf.as_deref(),
+        Some(&*folder.join("cloud.conf"))
+    );
+    // The admin endpoint is open in the network of pods, and only probes get there.
+    assert_eq!(
+        chart.one("NetworkPolicy", "landfall")["spec"]["ingress"],
+        json!([])
+    );
+}
+
+#[test]
 fn another_configuration_restarts_the_replicas() {
     let template = |values: &[&str]| {
         let chart = rendered("landfall", values).unwrap();
@@ -268,6 +321,7 @@ fn what_a_pod_can_have_is_passed_on() {
         &[
             r#"image={"repository":"registry.example.com:5000/lb","tag":"1","pullSecrets":[{"name":"key"}]}"#,
             r#"env=[{"name":"HTTPS_PROXY","value":"http://proxy.example:3128"}]"#,
+            r#"extraArgs=["--only=shop/web"]"#,
             r#"tolerations=[{"operator":"Exists"}]"#,
             r#"nodeSelector={"edge":"true"}"#,
             r#"affinity={"nodeAffinity":{}}"#,
@@ -297,6 +351,7 @@ fn what_a_pod_can_have_is_passed_on() {
     let arguments = container["args"].as_array().unwrap();
     assert!(arguments.contains(&json!("--admin=0.0.0.0:9999")));
     assert!(arguments.contains(&json!("--grace=90")));
+    assert_eq!(arguments.last(), Some(&json!("--only=shop/web")));
     let account = chart.one("ServiceAccount", "landfall");
     assert_eq!(account["metadata"]["annotations"], json!({"a": "b"}));
 }
@@ -312,6 +367,7 @@ fn values_that_mean_nothing_are_refused_by_name() {
         // Probes could not reach it.
         ("hostNetwork=false", "/admin/address"),
         (r#"env=[{"name":"HOSTNAME","value":"x"}]"#, "/env/0/name"),
+        (r#"extraArgs=["only"]"#, "/extraArgs/0"),
         (r#"config={"instances":[]}"#, "/config/instances"),
         (
             r#"config={"instances":[{"name":"a","provider":"cloud"}]}"#,

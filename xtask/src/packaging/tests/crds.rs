@@ -154,7 +154,9 @@ fn the_chart_has_the_same_definitions_and_every_kind_that_is_watched_has_one() {
         })
         .collect();
     for plural in ["servicel2statuses", "servicebgpstatuses"] {
-        expected.insert(format!("{plural}.metallb.io v1beta1"));
+        for version in ["v1alpha1", "v1beta1"] {
+            expected.insert(format!("{plural}.metallb.io {version}"));
+        }
     }
     assert_eq!(defined, expected);
 }
@@ -563,6 +565,15 @@ async fn what_may_not_change_can_t_be_changed() {
         assert!(refused.contains(&format!("status.{field}")), "{refused}");
     }
     write(patch(json!({"interfaces": []}))).await.unwrap();
+
+    // A speaker creates it together with its status.
+    let mut whole = self::object("ServiceL2Status", "l2-y", &json!({}));
+    whole["apiVersion"] = json!("metallb.io/v1alpha1");
+    whole["status"] = status.clone();
+    create(&cluster, &whole).await.unwrap();
+    let asked = ["servicel2statuses.v1beta1.metallb.io", "l2-y"];
+    let object = kubectl.get(&asked).await.unwrap();
+    assert_eq!(object["status"], status);
 }
 
 #[tokio::test]

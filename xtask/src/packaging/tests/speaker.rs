@@ -3,8 +3,8 @@
 use landfall_config::file;
 use serde_json::{Value, json};
 
-use super::chart::rendered;
-use super::{Objects, deployed};
+use super::chart::{KUBERNETES, chart, helm, rendered};
+use super::{Objects, deployed, root};
 
 const ENABLED: &str = "speaker.enabled=true";
 const SERVING: &str = concat!(
@@ -108,6 +108,8 @@ fn values_of_speakers_are_passed_on_and_wrong_ones_refused() {
     assert_eq!(volumes[0]["secret"]["secretName"], "seal");
     for (value, reported) in [
         ("speaker.membershipPort=0", "/speaker/membershipPort"),
+        (r#"speaker.membership="tcp""#, "/speaker/membership"),
+        ("speaker.leaseDuration=3", "/speaker/leaseDuration"),
         (
             r#"speaker.membershipSecret="""#,
             "/speaker/membershipSecret",
@@ -136,4 +138,38 @@ fn without_roles_speakers_get_none_and_another_namespace_of_resources_is_theirs(
     let roles = chart.all().filter(|object| object["kind"] == "Role");
     let namespaces: Vec<&Value> = roles.map(|it| &it["metadata"]["namespace"]).collect();
     assert!(namespaces.contains(&&json!("networking")), "{namespaces:?}");
+}
+
+/// As `landfall adopt metallb --values` translates them; its tests compare the two.
+#[test]
+fn values_of_metallbs_chart_that_were_translated_render_the_chart() {
+    let folder = root().join("crates/landfall/tests/fixtures/metallb-values");
+    for name in ["defaults", "class", "frr", "home", "hardened"] {
+        let file = folder.join(format!("{name}.landfall.yaml"));
+        let chart = chart();
+        let arguments = [
+            "template",
+            "landfall",
+            chart.to_str().unwrap(),
+            "--namespace",
+            "landfall-system",
+            "--kube-version",
+            KUBERNETES,
+            "--values",
+            file.to_str().unwrap(),
+        ];
+        let objects = Objects::parse(&helm(&arguments).unwrap());
+        let pod = pod(&objects);
+        assert_eq!(pod["hostNetwork"], true, "{name}");
+        let arguments = pod["containers"][0]["args"].as_array().unwrap();
+        let has = |argument: &str| arguments.contains(&json!(argument));
+        assert!(has("--metallb-namespace=metallb-system"), "{name}");
+        assert_eq!(has("--ignore-exclude-lb"), name == "home");
+        assert_eq!(has("--exclude-interface=^$"), name == "home");
+        let selector = &pod["nodeSelector"];
+        assert_eq!(*selector == json!({"lan": "true"}), name == "class");
+        let config = objects.one("ConfigMap", "landfall")["data"]["landfall.yaml"].to_string();
+        assert_eq!(config.contains("metallb.example.com/lan"), name == "class");
+        assert_eq!(config.contains("default: true"), name != "class");
+    }
 }

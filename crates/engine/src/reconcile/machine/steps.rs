@@ -101,15 +101,14 @@ impl<P: Provider> Machine<'_, P> {
     }
 
     fn count_step(&mut self, work: &Work<P>) {
-        if let (Some(intent), Some(step)) = (&self.job.intent, self.end.pending.get(work.index)) {
-            self.end.progress.count(intent, step);
+        if let Some(planned) = work.plan.steps.get(work.index) {
+            self.end.progress.count(planned);
         }
     }
 
     /// Goes on after the steps that could be tried: those from the work's index on were not.
     pub(super) fn carried(&mut self, work: &Work<P>, busy: Option<Duration>) -> Todo {
-        let tried = work.index.min(self.end.pending.len());
-        self.end.pending.drain(..tried);
+        self.end.pending = work.plan.describe_after(work.index);
         if let Some(after) = busy {
             self.end.outcome = Outcome::Busy(after);
             let reason = Reason::info(Code::Progressing, "changes are in progress");

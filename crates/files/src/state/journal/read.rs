@@ -124,9 +124,12 @@ impl<'a> Batch<'a> {
 
 /// Lines that end.
 fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes
-        .split_inclusive(|byte| *byte == b'\n')
-        .filter_map(|line| line.strip_suffix(b"\n"))
+    let mut start = 0;
+    memchr::memchr_iter(b'\n', bytes).filter_map(move |end| {
+        let line = bytes.get(start..end);
+        start = end + 1;
+        line
+    })
 }
 
 fn conclusion(line: &[u8]) -> Option<BatchEnd<'_>> {

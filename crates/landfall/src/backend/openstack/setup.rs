@@ -11,8 +11,9 @@ use landfall_config::cloud_conf::CloudConf;
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::provider::openstack::{self as config, SecurityGroups};
 use landfall_model::reason::Reason;
+use landfall_openstack::client::auth::Auth;
 use landfall_openstack::client::{
-    Cloud, CloudConfig, CloudError, Interface, Timeouts, Tls, TransportError,
+    Cloud, CloudConfig, CloudError, CredentialsSource, Interface, Timeouts, Tls, TransportError,
 };
 use landfall_openstack::{Groups, Settings};
 use secrecy::SecretString;
@@ -48,7 +49,14 @@ impl OpenStack {
         let conf = config
             .read(surroundings)
             .with_context(|| format!("instance {instance}"))?;
-        let cloud = cloud(&conf, user_agents).with_context(|| format!("instance {instance}"))?;
+        let (again, around) = (config.clone(), surroundings.clone());
+        let auth_url = conf.global.auth_url.clone();
+        let source = CredentialsSource::new(move || {
+            let read = credentials(&again, &around, auth_url.as_deref());
+            read.map_err(|error| format!("{error:#}"))
+        });
+        let cloud = cloud(&conf, source, user_agents);
+        let cloud = cloud.with_context(|| format!("instance {instance}"))?;
         let groups = match config.security_groups {
             SecurityGroups::PerCluster => Groups::PerCluster,
             SecurityGroups::PerService => Groups::PerService,
@@ -60,6 +68,7 @@ impl OpenStack {
             cloud,
             settings: Settings {
                 strict_source_ranges: config.strict_source_ranges,
+                prefer_dual_stack: config.prefer_dual_stack,
                 groups,
                 ..Settings::new(&conf, &config.cluster_name)
             },
@@ -86,8 +95,28 @@ fn text(global: &Global, key: &str, path: &Path) -> anyhow::Result<String> {
     })
 }
 
+/// Reads the credentials again that stand in the files. Those for another Keystone are not sent to
+/// this one.
+fn credentials(
+    config: &config::OpenStack,
+    surroundings: &Surroundings,
+    auth_url: Option<&str>,
+) -> anyhow::Result<Auth> {
+    let global = config.read(surroundings)?.global;
+    anyhow::ensure!(
+        global.auth_url.as_deref() == auth_url,
+        "{}: it has changed, which takes a restart",
+        global.named(&["auth-url"])
+    );
+    Ok(global.auth()?)
+}
+
 /// A client for what a configuration says.
-fn cloud(conf: &CloudConf, user_agents: &[String]) -> anyhow::Result<Cloud> {
+fn cloud(
+    conf: &CloudConf,
+    source: CredentialsSource,
+    user_agents: &[String],
+) -> anyhow::Result<Cloud> {
     let global = &conf.global;
     let tls = global.tls()?;
     let ca_file = tls.ca_file.as_deref();
@@ -102,6 +131,7 @@ fn cloud(conf: &CloudConf, user_agents: &[String]) -> anyhow::Result<Cloud> {
     };
     let config = CloudConfig::new(&global.identity_url()?, global.auth()?);
     let config = CloudConfig {
+        source: Some(source),
         region: global.region.clone(),
         interface: match global.interface() {
             cloud::Interface::Public => Interface::Public,
@@ -174,6 +204,7 @@ mod tests {
             cluster_name: "kubernetes".to_owned(),
             strict_source_ranges: true,
             security_groups: SecurityGroups::PerCluster,
+            prefer_dual_stack: true,
         };
         let surroundings = Surroundings::default();
         let error = OpenStack::read_files("cloud", &config, &surroundings, &[]).unwrap_err();
@@ -216,6 +247,42 @@ mod tests {
     }
 
     #[test]
+    fn credentials_are_read_again_for_the_same_keystone_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.conf");
+        let config = config::OpenStack {
+            cloud_conf: Some(path.clone()),
+            clouds: None,
+            cluster_name: "kubernetes".to_owned(),
+            strict_source_ranges: true,
+            security_groups: SecurityGroups::PerCluster,
+        };
+        let read = |text: &str| {
+            fs::write(&path, text).unwrap();
+            let read = credentials(&config, &Surroundings::default(), Some("http://k"));
+            read.map_err(|error| format!("{error:#}").replace(path.to_str().unwrap(), "FILE"))
+        };
+        let written =
+            |url: &str| format!("[Global]\nauth-url = {url}\nuser-id = u\npassword = p\n");
+        assert!(matches!(
+            read(&written("http://k")),
+            Ok(Auth::Password { .. })
+        ));
+        assert_eq!(
+            read(&written("http://other")).unwrap_err(),
+            "FILE:2: [Global] auth-url: it has changed, which takes a restart"
+        );
+        let without = read("[Global]\nauth-url = http://k\n").unwrap_err();
+        assert!(without.contains("no credentials; give"), "{without}");
+        fs::remove_file(&path).unwrap();
+        let gone = credentials(&config, &Surroundings::default(), None).unwrap_err();
+        assert!(
+            format!("{gone:#}").contains("cloud.conf can't be read: "),
+            "{gone:#}"
+        );
+    }
+
+    #[test]
     fn the_configured_timeout_bounds_every_call() {
         let short = timeouts(Duration::from_secs(5));
         let five = Duration::from_secs(5);
@@ -254,6 +321,7 @@ mod tests {
                 cluster_name: "kubernetes".to_owned(),
                 strict_source_ranges: true,
                 security_groups: SecurityGroups::PerCluster,
+                prefer_dual_stack: true,
             };
             let surroundings = Surroundings {
                 current_dir: Some(folder.path().to_owned()),

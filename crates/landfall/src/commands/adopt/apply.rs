@@ -132,6 +132,7 @@ impl Turn<'_> {
             access_log: crate::cli::AccessLogArgs::default(),
             chosen: self.chosen.clone(),
             audit_every: AUDIT_EVERY,
+            webhook: None,
         };
         let (guard, role) = (holder.election.guard(), holder.election.role());
         let connection = holder.connection.clone();

@@ -22,6 +22,7 @@ mod installed;
 mod obstacles;
 mod survey;
 mod text;
+mod values;
 
 /// What both ways work on.
 struct Scene {
@@ -34,6 +35,14 @@ struct Scene {
 
 /// Runs the command; says whether everything can be taken over, or given back, as it is.
 pub async fn run(args: AdoptMetalLbArgs) -> anyhow::Result<bool> {
+    if let Some(path) = &args.values {
+        let read = tokio::fs::read_to_string(path).await;
+        let text = read.with_context(|| format!("reading {}", path.display()))?;
+        let namespace = args.metallb_namespace.as_deref();
+        let translated = values::translate(&text, namespace.unwrap_or(METALLB_NAMESPACE))?;
+        write!(std::io::stdout(), "{}", values::file(&translated)?)?;
+        return Ok(true);
+    }
     let scene = Scene::read(&args).await?;
     let loaded = args.cluster.load(&scene.instances.resources()).await?;
     if args.back {

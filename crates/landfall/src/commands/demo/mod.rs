@@ -68,6 +68,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
         access_log: crate::cli::AccessLogArgs::default(),
         chosen: crate::cli::ChosenArgs::default(),
         audit_every: AUDIT_EVERY,
+        webhook: None,
     };
     let stop = Stop::watch(GRACE)?;
     let Some(instance) = stop

@@ -17,6 +17,7 @@ use crate::assembly::{Instance, Lead, Options, StartState, descriptors};
 use crate::last_known::LastKnownStore;
 use crate::lifetime::Lifetime;
 use crate::resource_status;
+use crate::webhook::Webhook;
 
 /// From one giving back of unused memory to the next, in the long run. It takes about a
 /// millisecond.
@@ -88,6 +89,11 @@ pub(super) async fn start(
         },
     );
     let instance = started.await?;
+    if let Some(webhook) = &options.webhook {
+        let home = options.instances.resources().namespace;
+        let webhook = Webhook::open(webhook, &home).await?;
+        tasks.spawn(webhook.serve(instance.handle().clone(), cancel.clone()));
+    }
     drop(failed.disarm());
     instance.close_what_is_gone();
     if let Some(secrets) = secrets {

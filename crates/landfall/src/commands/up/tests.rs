@@ -33,6 +33,7 @@ fn options() -> Options {
         access_log: AccessLogArgs::default(),
         chosen: ChosenArgs::default(),
         audit_every: landfall_engine::AUDIT_EVERY,
+        webhook: None,
         admin_names: Vec::new(),
     }
 }

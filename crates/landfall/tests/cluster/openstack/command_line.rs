@@ -16,6 +16,15 @@ spec:
   ports: [{name: web, port: 80}]
 ";
 
+/// What else the reference's manifest has, and what a platform has to add.
+const REFERENCE: [&str; 5] = [
+    "--v=1",
+    "--cloud-provider=openstack",
+    "--use-service-account-credentials=false",
+    "--bind-address=127.0.0.1",
+    "--controllers=service-lb-controller",
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_with_its_id() {
     let cloud = Simulated::start().await;
@@ -43,8 +52,10 @@ async fn the_references_command_line_serves_a_cluster_and_marks_what_it_makes_wi
     assert_eq!(sim.writes().len(), 0);
 
     let range = Range::claim();
-    let replica = Replica::spawn(&bed, "openstack", range.admin(1), &cloud);
+    let arguments = [&cloud[..], &REFERENCE].concat();
+    let replica = Replica::spawn(&bed, "openstack", range.admin(1), &arguments);
     bed.programmed(&["web"]).await;
+    assert!(replica.said("--bind-address has no effect: "));
     let service = bed.service("web").await;
     let floating_ip = &sim.floating_ips()[0]["floating_ip_address"];
     assert_eq!(address(&service), floating_ip.as_str());

@@ -22,6 +22,20 @@ fn service(name: &str, node_port: u16, annotations: &str) -> String {
     )
 }
 
+/// What the Service controller of cloud-provider-openstack says.
+const EVENT: &str = "
+apiVersion: v1
+kind: Event
+metadata: {name: web.1}
+involvedObject: {apiVersion: v1, kind: Service, namespace: NAMESPACE, name: web}
+reason: EnsuredLoadBalancer
+message: Ensured load balancer
+type: Normal
+source: {component: service-controller}
+firstTimestamp: 2026-01-02T03:04:05Z
+lastTimestamp: 2026-01-02T03:04:05Z
+";
+
 fn id(object: &Value) -> &str {
     object["id"].as_str().unwrap()
 }
@@ -51,8 +65,21 @@ async fn a_cluster_is_taken_over_with_its_addresses_and_only_what_no_service_own
     let before = sim.load_balancer(id(&web));
     let addresses = sim.floating_ips();
 
-    // To look changes nothing.
-    let reported = printed(command(&bed, &["adopt"])).await;
+    // To look changes nothing, and finds that the reference was at work.
+    let looked = command(&bed, &["adopt"]).output().unwrap();
+    let warned = String::from_utf8(looked.stderr).unwrap();
+    let none = "no recent event of a cloud controller manager";
+    assert!(warned.contains(none), "{warned}");
+    bed.apply(&EVENT.replace("NAMESPACE", &bed.namespace)).await;
+    let looked = command(&bed, &["adopt"]).output().unwrap();
+    let warned = String::from_utf8(looked.stderr).unwrap();
+    let at_work = format!(
+        "a cloud controller manager reported EnsuredLoadBalancer on {}/web at \
+         2026-01-02T03:04:05Z; go on only if",
+        bed.namespace
+    );
+    assert!(warned.contains(&at_work), "{warned}");
+    let reported = String::from_utf8(looked.stdout).unwrap();
     // The one that differs also gets the marks of the cluster with its change.
     let summary = "2 Services, 1 taken over with no write, 2 steps for 1 other\n";
     assert!(reported.ends_with(summary), "{reported}");

@@ -45,7 +45,7 @@ extension! {
         /// Which load balancer to use.
         load_balancer: String,
         /// What a controller has noted of the load balancer that serves the Service: its address;
-        /// or the name in the status.
+        /// or the name or the address in the status.
         published: String,
         /// Further tags of the load balancer.
         load_balancer_tags: Vec<String>,
@@ -57,15 +57,18 @@ extension! {
 }
 
 impl OpenStackOptions {
-    /// Adds the name that the status publishes, where no controller has noted an address.
+    /// Adds the name that the status publishes, or the address, where no controller has noted an
+    /// address.
     #[must_use]
     pub(super) fn with_status(mut self, status: &ServiceStatus) -> Self {
         let name = status.ingress.iter().find_map(|it| it.hostname.clone());
-        let name = name.map(|value| Given {
+        let address = || status.ingress.iter().find_map(|it| it.ip);
+        let published = name.or_else(|| address().map(|it| it.to_string()));
+        let published = published.map(|value| Given {
             value,
             annotation: "status.loadBalancer".to_owned(),
         });
-        self.published = self.published.or(name);
+        self.published = self.published.or(published);
         self
     }
 }

@@ -210,7 +210,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_status_is_read_back_as_it_was(status in any_status()) {
-            let mut to = Writer::default();
+            let mut to = Writer::new();
             pack_status(&mut to, &status);
             let bytes = to.finish();
             let mut from = Reader::new(&bytes);
@@ -223,7 +223,7 @@ mod tests {
             status in any_status(),
             cut in any::<prop::sample::Index>(),
         ) {
-            let mut to = Writer::default();
+            let mut to = Writer::new();
             pack_status(&mut to, &status);
             let bytes = to.finish();
             let (whole, _) = bytes.split_at(cut.index(bytes.len()));
