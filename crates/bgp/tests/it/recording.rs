@@ -298,19 +298,3 @@ pub fn play(router: &Router) {
         std::fs::write(path(&format!("{:?}", router.kind)), written(&lines)).unwrap();
     }
 }
-
-#[test]
-fn sessions_that_were_recorded_with_each_program_are_replayed_byte_by_byte() {
-    for name in ["frr", "bird", "gobgp"] {
-        let text = std::fs::read_to_string(path(name)).unwrap();
-        let lines = parsed(&text);
-        assert_eq!(written(&lines), text, "{name}");
-        let status = replay(&Setup::default(), &lines);
-        let counts = &status.counts;
-        assert_eq!((counts.opens_sent, counts.opens_received), (1, 1), "{name}");
-        assert_eq!(counts.updates_malformed, 0, "{name}");
-        let steps = lines.iter().filter(|it| matches!(it.event, Event::Step(_)));
-        let quiet = steps.filter(|it| it.sent.is_empty()).count();
-        assert_eq!(quiet, 0, "{name}: each step sends something");
-    }
-}
