@@ -12,6 +12,5 @@ mod frr;
 mod gobgp;
 mod lab;
 mod node;
-mod recording;
 mod router;
 mod scenarios;

@@ -8,7 +8,6 @@ use landfall_testkit::namespace::sh;
 
 use crate::lab::{NODE, NODE_V6, is_inside, until};
 use crate::node::{Node, asn, ip, peer, routes};
-use crate::recording;
 use crate::router::{Kind, Router, Setup};
 
 const V4: &str = "192.0.2.7/32";
@@ -55,7 +54,6 @@ mod frr {
         both_sides_may_begin_and_one_session_stays
         a_link_without_addresses_carries_routes_of_both_families
         a_session_is_made_through_the_device_of_its_vrf_alone
-        a_session_that_was_recorded_is_replayed_byte_by_byte
         ten_thousand_prefixes_take_few_messages
     );
 }
@@ -78,7 +76,6 @@ mod bird {
         a_drained_node_asks_for_other_paths
         a_router_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
-        a_session_that_was_recorded_is_replayed_byte_by_byte
         ten_thousand_prefixes_take_few_messages
     );
 }
@@ -101,7 +98,6 @@ mod gobgp {
         a_drained_node_asks_for_other_paths
         a_router_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
-        a_session_that_was_recorded_is_replayed_byte_by_byte
         ten_thousand_prefixes_take_few_messages
     );
 }
@@ -484,11 +480,6 @@ async fn a_link_without_addresses_carries_routes_of_both_families(kind: Kind) {
     let node = Node::start(wrong, routes(&[V4], Attributes::default()));
     node.fails("InterfaceMissing").await;
     node.stop().await;
-}
-
-async fn a_session_that_was_recorded_is_replayed_byte_by_byte(kind: Kind) {
-    let router = Router::start(kind, Setup::default());
-    recording::play(&router);
 }
 
 /// A socket is bound to the device of a VRF as to any other, and not every kernel has VRFs.
