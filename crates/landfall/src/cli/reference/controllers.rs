@@ -52,9 +52,9 @@ pub(super) fn take(args: &mut ControllerArgs, text: &str) -> Result<(), String> 
 
 /// Whether a list switches a controller on: the first entry that names it decides, otherwise `*`.
 fn is_on(listed: &[&str], names: [&str; 2]) -> bool {
-    let named = listed.iter().find_map(|entry| {
+    let first = listed.iter().find_map(|entry| {
         let name = entry.strip_prefix('-').unwrap_or(entry);
         names.contains(&name).then(|| !entry.starts_with('-'))
     });
-    named.unwrap_or_else(|| listed.contains(&"*"))
+    first.unwrap_or_else(|| listed.contains(&"*"))
 }
