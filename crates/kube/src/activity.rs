@@ -34,7 +34,8 @@ struct Sent {
     reason: String,
     involved_object: Involved,
     last_timestamp: Option<Timestamp>,
-    event_time: Option<Timestamp>,
+    #[serde(rename = "eventTime")]
+    first: Option<Timestamp>,
     series: Option<Series>,
 }
 
@@ -74,7 +75,7 @@ pub async fn latest_event(
 fn latest(list: EventList) -> Option<LatestEvent> {
     let events = list.items.into_iter().filter_map(|event| {
         let series = event.series.and_then(|series| series.last_observed_time);
-        let times = [event.last_timestamp, event.event_time, series];
+        let times = [event.last_timestamp, event.first, series];
         Some(LatestEvent {
             at: times.into_iter().flatten().max()?,
             reason: event.reason,

@@ -41,7 +41,7 @@ struct ReportedResources {
     statuses: BTreeMap<Id, Value>,
     said: BTreeMap<Id, BTreeSet<String>>,
     /// The last two versions of each object with which nothing was wrong, the later one first: an
-    /// object may be looked at before it is known what is wrong with it.
+    /// object may be read before it is known what is wrong with it.
     valid: BTreeMap<Id, Vec<AcceptedResource>>,
 }
 

@@ -33,12 +33,12 @@ mod review;
 const CONNECTIONS: usize = 64;
 
 /// The longest for a handshake, and for a request to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An object with its old version fits; the API server takes no larger ones.
 const LONGEST_REQUEST: usize = 8 << 20;
 
-/// From one look at the certificate to the next.
+/// From one check of the certificate to the next.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// After a failed accept.
@@ -174,7 +174,7 @@ async fn connection(
     handle: &EngineHandle<Backend>,
     home: &str,
 ) {
-    let stream = match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+    let stream = match tokio::time::timeout(TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%error, "a client of the webhook failed"),
         Err(_) => return,
@@ -184,7 +184,7 @@ async fn connection(
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(6 * PATIENCE)
+        .header_read_timeout(6 * TIMEOUT)
         .max_headers(64)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = served.await {
@@ -201,7 +201,7 @@ async fn answer(
         return text(StatusCode::NOT_FOUND, "POST /validate");
     }
     let body = Limited::new(request.into_body(), LONGEST_REQUEST).collect();
-    let body = match tokio::time::timeout(PATIENCE, body).await {
+    let body = match tokio::time::timeout(TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(_)) => return text(StatusCode::BAD_REQUEST, "no request that can be read"),
         Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the request does not come"),

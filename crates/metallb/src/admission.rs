@@ -11,7 +11,7 @@ use crate::config::{Config, LATER};
 use crate::findings::ObjectName;
 use crate::objects::as_it_was;
 
-/// A change that is to be judged.
+/// A change that is to be validated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Proposal {
     /// A pool as it is to be. Its row carries the object.
@@ -34,7 +34,7 @@ pub struct Verdict {
 // === impl Verdict ===
 
 impl Verdict {
-    /// Judges a change of the objects that there are, of which `home` is the namespace. What an
+    /// Validates a change of the objects that there are, of which `home` is the namespace. What an
     /// object names and does not exist yet may come later, so that the order of writes is free.
     pub fn of(
         proposal: &Proposal,

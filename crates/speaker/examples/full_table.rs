@@ -33,7 +33,7 @@ const SERVICES: u32 = 10_000;
 const ROUTERS: u8 = 8;
 const FLAPS: u32 = 200;
 
-/// A BGPPeer can't name the ports that the kernel chooses.
+/// A `BGPPeer` can't name the ports that the kernel chooses.
 const PORT: u16 = 11_790;
 
 /// A router that counts what it is sent.
@@ -55,7 +55,7 @@ fn main() {
     println!(
         "{SERVICES} Services, {ROUTERS} routers\n  decided after      {:.1?}, {:.1?} of CPU",
         began.elapsed(),
-        clock() - cpu
+        clock().saturating_sub(cpu)
     );
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -73,7 +73,7 @@ async fn run(decider: &mut Decider, routers: &[Router]) {
     println!(
         "  all have all after {:.1?}, {:.1?} of CPU, {:.1} MiB more than before",
         began.elapsed(),
-        clock() - cpu,
+        clock().saturating_sub(cpu),
         (resident().saturating_sub(before)) as f64 / 1024.0 / 1024.0
     );
     let (cpu, began) = (clock(), Instant::now());
@@ -91,7 +91,7 @@ async fn run(decider: &mut Decider, routers: &[Router]) {
     println!(
         "  a flap             {:.1?} until all routers have both, {:.1?} of CPU",
         began.elapsed() / FLAPS,
-        (clock() - cpu) / FLAPS
+        clock().saturating_sub(cpu) / FLAPS
     );
     println!(
         "  resident           {:.1} MiB",

@@ -21,7 +21,7 @@ pub enum Part {
     Interface(String),
     /// Serving an address.
     Address(IpAddr),
-    /// The sockets hear nothing.
+    /// The sockets receive nothing.
     Sockets,
 }
 

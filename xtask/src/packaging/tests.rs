@@ -8,6 +8,7 @@ mod objects;
 mod replicas;
 mod rights;
 mod speaker;
+mod webhook;
 
 use std::path::{Path, PathBuf};
 

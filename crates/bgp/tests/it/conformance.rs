@@ -254,8 +254,8 @@ fn page() -> PathBuf {
 /// The scenarios that are played with a program.
 fn played_with(program: &str) -> Vec<&'static str> {
     let module = format!("mod {program} {{");
-    let (_, rest) = SCENARIOS.split_once(&module).expect("a module of tests");
-    let (list, _) = rest.split_once(");").expect("the end of the list");
+    let (_, rest) = SCENARIOS.split_once(&module).unwrap();
+    let (list, _) = rest.split_once(");").unwrap();
     list.lines().map(str::trim).collect()
 }
 

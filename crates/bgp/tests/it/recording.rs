@@ -191,9 +191,10 @@ fn record(router: &Router) -> Vec<Line> {
         } else {
             continue;
         };
-        if event == Event::Connected && read > 0 {
-            panic!("the router spoke first");
-        }
+        assert!(
+            event != Event::Connected || read == 0,
+            "the router spoke first"
+        );
         machine.take(at, &event);
         if up_at.is_none() && machine.session.status().state == State::Established {
             up_at = Some(at);
@@ -226,7 +227,7 @@ fn replay(setup: &Setup, lines: &[Line]) -> Status {
         );
     }
     assert!(machine.is_closed);
-    machine.seen.expect("the session came up")
+    machine.seen.unwrap()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -295,21 +296,5 @@ pub fn play(router: &Router) {
     assert_eq!(parsed(&written(&lines)), lines);
     if std::env::var_os("UPDATE_RECORDINGS").is_some() {
         std::fs::write(path(&format!("{:?}", router.kind)), written(&lines)).unwrap();
-    }
-}
-
-#[test]
-fn sessions_that_were_recorded_with_each_program_are_replayed_byte_by_byte() {
-    for name in ["frr", "bird", "gobgp"] {
-        let text = std::fs::read_to_string(path(name)).unwrap();
-        let lines = parsed(&text);
-        assert_eq!(written(&lines), text, "{name}");
-        let status = replay(&Setup::default(), &lines);
-        let counts = &status.counts;
-        assert_eq!((counts.opens_sent, counts.opens_received), (1, 1), "{name}");
-        assert_eq!(counts.updates_malformed, 0, "{name}");
-        let steps = lines.iter().filter(|it| matches!(it.event, Event::Step(_)));
-        let quiet = steps.filter(|it| it.sent.is_empty()).count();
-        assert_eq!(quiet, 0, "{name}: each step sends something");
     }
 }

@@ -486,7 +486,6 @@ async fn a_link_without_addresses_carries_routes_of_both_families(kind: Kind) {
     node.stop().await;
 }
 
-#[expect(clippy::unused_async, reason = "one of several scenarios")]
 async fn a_session_that_was_recorded_is_replayed_byte_by_byte(kind: Kind) {
     let router = Router::start(kind, Setup::default());
     recording::play(&router);

@@ -44,8 +44,8 @@ fn a_node_that_is_to_be_emptied_affects_no_service_until_it_changes_otherwise() 
     assert_eq!(world.apply(changed(|_| {})), Affected::All);
     for change in [
         |row: &mut NodeRow| row.cordoned = true,
-        |row| row.leaving = true,
-        |row| (row.cordoned, row.leaving) = (true, true),
+        |row: &mut NodeRow| row.leaving = true,
+        |row: &mut NodeRow| (row.cordoned, row.leaving) = (true, true),
     ] {
         assert_eq!(world.apply(changed(change)), Affected::None);
     }

@@ -87,6 +87,7 @@ fn snapshot() -> Snapshot {
                 ..ObjectMeta::default()
             },
             spec,
+            status: serde_json::Value::Null,
         };
         Arc::new(object.into_admitted_row(kind))
     };

@@ -66,8 +66,8 @@ pub struct SpeakerArgs {
     /// the same setting, and none of MetalLB's may run beside them
     #[arg(long)]
     pub require_able_nodes: bool,
-    /// Accept sessions that routers of BGPPeer objects begin, at this TCP port (usually 179, which
-    /// takes the capability NET_BIND_SERVICE)
+    /// Accept sessions that configured routers begin, at this TCP port (usually 179, for which the
+    /// process needs the capability to use ports below 1024)
     #[arg(long, value_name = "PORT")]
     pub bgp_listen: Option<u16>,
     /// How long a stop waits once the routers were asked to prefer other nodes, in seconds; only

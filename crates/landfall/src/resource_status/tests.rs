@@ -194,9 +194,9 @@ fn while_a_version_is_refused_the_status_has_the_one_that_is_in_force_and_then_n
     let mut reported = ReportedResources::default();
     let usage = BTreeMap::new();
     let valid = edited(&row(POOL, "edge", 1), "192.0.2.0/24");
-    written(&mut reported, &[valid.clone()], &usage, &[], 0);
+    written(&mut reported, std::slice::from_ref(&valid), &usage, &[], 0);
     let refused = [edited(&valid, "nothing")];
-    // Looked at before it was judged.
+    // Read before it was validated.
     written(&mut reported, &refused, &usage, &[], 3);
     let problems = [problem(&valid, "no range")];
     let due = written(&mut reported, &refused, &usage, &problems, 6);

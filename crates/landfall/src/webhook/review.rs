@@ -73,7 +73,7 @@ pub fn answer(body: &[u8], world: Option<&World>, home: &str) -> serde_json::Res
     }))
 }
 
-/// Returns what is to change; `None`: nothing that is judged.
+/// Returns what is to change; `None`: nothing that is validated.
 fn proposal(request: &Request) -> serde_json::Result<Option<Proposal>> {
     let kind = Value::String(request.kind.kind.clone());
     let Ok(kind) = serde_json::from_value::<ResourceKind>(kind) else {

@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::bed::{DEADLINE, LOOK};
 
 /// The longest that a connection may take from its begin to the end of the answer.
-const PATIENCE: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(400);
 
 /// What became of the connections.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ async fn connect(to: SocketAddr, per_second: u32, seen: &Arc<Mutex<Seen>>, stop:
         let seen = Arc::clone(seen);
         tokio::spawn(async move {
             let began = Instant::now();
-            let answered = timeout(PATIENCE, ask(to)).await.is_ok_and(|it| it.is_ok());
+            let answered = timeout(TIMEOUT, ask(to)).await.is_ok_and(|it| it.is_ok());
             let mut seen = seen.lock().unwrap();
             if answered {
                 seen.answered.push(began);

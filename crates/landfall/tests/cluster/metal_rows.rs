@@ -443,7 +443,7 @@ impl Stage {
 
     async fn refusal(&self, kind: &str, spec: Value) -> String {
         let namespace = &self.bed.namespace;
-        let created = self.create(namespace, kind, "judged", spec, true).await;
+        let created = self.create(namespace, kind, "proposed", spec, true).await;
         created.unwrap_err()
     }
 }

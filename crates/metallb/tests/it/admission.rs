@@ -25,14 +25,18 @@ fn peer(name: &str, more: &Value) -> Arc<ResourceRow> {
     object(BgpPeer, name, spec)
 }
 
-fn judged(proposal: Proposal, pools: &[Arc<PoolRow>], objects: &[Arc<ResourceRow>]) -> Vec<String> {
+fn refusals(
+    proposal: Proposal,
+    pools: &[Arc<PoolRow>],
+    objects: &[Arc<ResourceRow>],
+) -> Vec<String> {
     let verdict = Verdict::of(&proposal, pools, objects, NAMESPACE);
     assert_eq!(verdict.is_admitted(), verdict.refused.is_empty());
     verdict.refused.iter().map(ToString::to_string).collect()
 }
 
 fn of_object(row: Arc<ResourceRow>, objects: &[Arc<ResourceRow>]) -> Vec<String> {
-    judged(Proposal::Object(row), &[], objects)
+    refusals(Proposal::Object(row), &[], objects)
 }
 
 fn elsewhere(row: &Arc<ResourceRow>) -> Arc<ResourceRow> {
@@ -55,12 +59,12 @@ fn row_79_an_object_of_each_kind_outside_of_the_namespace_is_refused() {
         assert!(refused[0].contains(NAMESPACE), "{refused:?}");
     }
     let here = pool("x", &["10.0.0.0/24"]);
-    assert_eq!(judged(Proposal::Pool(here.clone()), &[], &[]), [""; 0]);
+    assert_eq!(refusals(Proposal::Pool(here.clone()), &[], &[]), [""; 0]);
     let row = PoolRow {
         resource: here.resource.as_ref().map(elsewhere),
         ..PoolRow::clone(&here)
     };
-    assert_eq!(judged(Proposal::Pool(Arc::new(row)), &[], &[]).len(), 1);
+    assert_eq!(refusals(Proposal::Pool(Arc::new(row)), &[], &[]).len(), 1);
 }
 
 #[test]
@@ -68,7 +72,7 @@ fn row_80_a_length_that_announces_too_much_is_refused_whatever_comes_first() {
     let small = pool("small", &["10.0.0.0/28"]);
     let long = |more: Value| object(BgpAdvertisement, "all", more);
     let wide = long(json!({"aggregationLength": 26}));
-    let refused = judged(Proposal::Object(wide.clone()), &[small.clone()], &[]);
+    let refused = refusals(Proposal::Object(wide.clone()), &[small.clone()], &[]);
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert_eq!(
         of_object(long(json!({"aggregationLength": 33})), &[]).len(),
@@ -81,7 +85,7 @@ fn row_80_a_length_that_announces_too_much_is_refused_whatever_comes_first() {
 }
 
 #[test]
-fn row_81_a_community_that_is_none_is_refused() {
+fn row_81_an_invalid_community_is_refused() {
     for value in ["99999999:1", "lar:1:2:3"] {
         let spec = json!({"communities": [{"name": "x", "value": value}]});
         let refused = of_object(object(Community, "x", spec), &[]);
@@ -99,11 +103,11 @@ fn row_82_a_profile_in_use_can_not_be_deleted_until_its_peer_is_gone() {
             key: ServiceKey::new(NAMESPACE, "fast"),
         })
     };
-    let refused = judged(deletion(), &[], &[naming]);
+    let refused = refusals(deletion(), &[], &[naming]);
     assert!(refused[0].contains("tor"), "{refused:?}");
-    assert_eq!(judged(deletion(), &[], &[]), [""; 0]);
+    assert_eq!(refusals(deletion(), &[], &[]), [""; 0]);
     let others = peer("tor", &json!({"bfdProfile": "slow"}));
-    assert_eq!(judged(deletion(), &[], &[others]), [""; 0]);
+    assert_eq!(refusals(deletion(), &[], &[others]), [""; 0]);
 }
 
 #[test]
@@ -132,12 +136,12 @@ fn what_an_object_names_may_come_later() {
 fn a_pool_that_overlaps_another_is_refused_however_old_it_is() {
     let there = pool("a", &["10.0.0.0/24"]);
     let proposed = pool("b", &["10.0.0.128/25"]);
-    let refused = judged(Proposal::Pool(proposed), &[there.clone()], &[]);
+    let refused = refusals(Proposal::Pool(proposed), &[there.clone()], &[]);
     assert!(refused[0].contains("pool a"), "{refused:?}");
     // An edit of the older one as well.
     let others = pool("b", &["10.0.1.0/24"]);
     let wider = pool("a", &["10.0.0.0/23"]);
-    let refused = judged(Proposal::Pool(wider), &[there, others], &[]);
+    let refused = refusals(Proposal::Pool(wider), &[there, others], &[]);
     assert_eq!(refused.len(), 1, "{refused:?}");
 }
 

@@ -53,9 +53,8 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         }
     }
     if delete {
-        // The Service that it was made for decides, be it that it has left it before.
-        let kept = !*owner && balancer.tags.iter().any(|tag| tag == KEEPS_FLOATING_IP);
-        floating_ip::release(have, keep_floating_ip || kept, &mut plan);
+        let keep = keep_floating_ip || (!*owner && is_kept(balancer));
+        floating_ip::release(have, keep, &mut plan);
         // What is in ERROR can't be taken apart.
         let cascade = settings.conf.cascade_delete || broken;
         if !cascade {
@@ -84,10 +83,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     // While its last change is only taken to be done, something may yet stay behind.
     if uses && !(plan.is_empty() && have.assumed) {
         let mut tags = tags_without(have, balancer, &own, settings);
-        if *owner {
-            tags.retain(|tag| tag != KEEPS_FLOATING_IP);
-            tags.extend(keep_floating_ip.then(|| KEEPS_FLOATING_IP.to_owned()));
-        }
+        note_kept(&mut tags, *owner, keep_floating_ip);
         plan.push(
             Step::UpdateLoadBalancer {
                 load_balancer: balancer.id.clone(),
@@ -101,6 +97,17 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     }
     make_certain(have, balancer, &mut plan);
     Ok(plan)
+}
+
+/// Whether the Service for which a load balancer was made wanted its floating IP kept when it left.
+fn is_kept(balancer: &LoadBalancer) -> bool {
+    balancer.tags.iter().any(|tag| tag == KEEPS_FLOATING_IP)
+}
+
+/// Marks a load balancer with what the Service for which it was made wants of its floating IP.
+fn note_kept(tags: &mut Vec<String>, owner: bool, keep: bool) {
+    tags.retain(|tag| !owner || tag != KEEPS_FLOATING_IP);
+    tags.extend((owner && keep).then(|| KEEPS_FLOATING_IP.to_owned()));
 }
 
 /// Whether other Services use a load balancer. `own` are the tags by which the Service has marked

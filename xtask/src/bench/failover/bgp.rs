@@ -126,8 +126,8 @@ async fn losses(
             Loss::Speaker => bed.kill(node)?,
             Loss::Planned => bed.stop(node)?,
         }
-        let lost = router.until_lost(number, LIMIT).context("after a loss")?;
-        took.push(lost.saturating_duration_since(began));
+        let gone = router.until_lost(number, LIMIT).context("after a loss")?;
+        took.push(gone.saturating_duration_since(began));
         bed.restart(contestant, node).await?;
         router.until_known(number, LIMIT).await?;
     }

@@ -256,6 +256,7 @@ mod tests {
             cluster_name: "kubernetes".to_owned(),
             strict_source_ranges: true,
             security_groups: SecurityGroups::PerCluster,
+            prefer_dual_stack: true,
         };
         let read = |text: &str| {
             fs::write(&path, text).unwrap();

@@ -35,10 +35,10 @@ pub(super) fn take(args: &mut ControllerArgs, text: &str) -> Result<(), String> 
             "it leaves out service-lb-controller, the only one that Landfall has".to_owned(),
         );
     }
-    let other = OTHERS
+    let named = OTHERS
         .iter()
         .find(|names| listed.iter().any(|it| names.contains(it)));
-    if let Some([name, _]) = other {
+    if let Some([name, _]) = named {
         return Err(format!(
             "Landfall has no {name}: let cloud-provider-openstack go on to run it, without its own \
             service-lb-controller, and write --controllers=service-lb-controller here"
@@ -51,10 +51,10 @@ pub(super) fn take(args: &mut ControllerArgs, text: &str) -> Result<(), String> 
 }
 
 /// Whether a list switches a controller on: the first entry that names it decides, otherwise `*`.
-fn is_on(listed: &[&str], controller: [&str; 2]) -> bool {
-    let named = listed.iter().find_map(|entry| {
+fn is_on(listed: &[&str], names: [&str; 2]) -> bool {
+    let first = listed.iter().find_map(|entry| {
         let name = entry.strip_prefix('-').unwrap_or(entry);
-        controller.contains(&name).then(|| !entry.starts_with('-'))
+        names.contains(&name).then(|| !entry.starts_with('-'))
     });
-    named.unwrap_or_else(|| listed.contains(&"*"))
+    first.unwrap_or_else(|| listed.contains(&"*"))
 }

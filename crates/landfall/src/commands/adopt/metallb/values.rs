@@ -1,6 +1,7 @@
 //! The values of MetalLB's chart as values of Landfall's: pure.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
@@ -250,7 +251,8 @@ impl Given {
 pub fn file(translated: &Translated) -> anyhow::Result<String> {
     let mut text = String::new();
     for (path, remark) in &translated.left_out {
-        text.push_str(&format!("# left out: {path}: {remark}\n"));
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "# left out: {path}: {remark}");
     }
     text.push_str(&serde_saphyr::to_string(&translated.values)?);
     Ok(text)
