@@ -15,7 +15,6 @@ use landfall_engine::store::{Snapshot, StateStore};
 use landfall_engine::{Classes, Engine, EngineConfig, EngineHandle, Report};
 use landfall_model::rows::{Fact, PoolRow};
 use landfall_proxy::Proxy;
-use landfall_web::guard::Names;
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -198,10 +197,8 @@ impl Instance {
         let copies = routers.as_ref().map(Routers::facts);
         let facts = facts::start(&lifetime, pools, everywhere, copies, source).await;
         let ended = CancellationToken::new();
-        tasks.spawn(watched(
-            engine.run(facts, woken, cancel.clone()),
-            ended.clone(),
-        ));
+        let running = engine.run(facts, woken, cancel.clone());
+        tasks.spawn(watched(running, ended.clone()));
         for provider in &providers {
             provider.start(&wakes, &lifetime);
         }
@@ -211,11 +208,7 @@ impl Instance {
         let started = Timestamp::now().to_string();
         let api = AdminApi::new(handle.clone(), classes, started.clone(), stopping.clone());
         let api = api.with_routers(routers.as_ref().map(|it| it.shown.clone()));
-        let words = FinalResponses {
-            api: Arc::new(api),
-            names: Names::new(options.admin_names),
-            token: options.admin_token,
-        };
+        let words = FinalResponses::new(api, options.admin_names, options.admin_token);
         let listener = TcpListener::from_std(admin.try_clone()?)?;
         web.tasks
             .spawn(words.clone().answer(listener, web.cancel.clone()));

@@ -1,24 +1,21 @@
 //! What a node does for the addresses of one Service, and why not more: for people, from the same
 //! facts and by the same functions that decide. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use landfall_l2::driver::View as Announced;
-use landfall_l2::election::{NotAnnounced, Rules};
+use landfall_l2::election::NotAnnounced;
 use landfall_l2::fsm::State;
-use landfall_membership::driver::View as Members;
-use landfall_membership::machine::Peer as Member;
 use landfall_metallb::Config;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{Fact, ServiceRow};
+use landfall_model::rows::ServiceRow;
 use landfall_model::view::AnnouncementView;
 
 use crate::board::Board;
-use crate::decide::Decider;
 use crate::plane::Plane;
 use crate::routes::is_for;
 use crate::routing::Router;
@@ -59,72 +56,6 @@ pub(crate) fn explain(known: &Known<'_>, row: &Arc<ServiceRow>) -> Explained {
         reasons: why.into_iter().chain(of_routers).collect(),
         announcements,
     }
-}
-
-/// Returns what each node of a cluster does for a Service, if a live speaker with the usual rules
-/// runs on all of them; `None`: there is no such Service. `plane`: what a node serves itself.
-pub fn of_cluster(
-    facts: &[Fact],
-    key: &ServiceKey,
-    plane: impl Fn(&str) -> Option<Plane>,
-) -> Option<Explained> {
-    let facts: Vec<Fact> = concerned(facts, key);
-    let names = facts.iter().filter_map(|fact| match fact {
-        Fact::Node(row) => Some(Arc::clone(&row.name)),
-        _ => None,
-    });
-    let names: BTreeSet<Arc<str>> = names.collect();
-    let member = || Member {
-        address: ([0; 4], 0).into(),
-        incarnation: 0,
-        metadata: Arc::default(),
-    };
-    let peers: BTreeMap<_, _> = names.iter().map(|it| (Arc::clone(it), member())).collect();
-    let members = Arc::new(Members {
-        peers,
-        ..Members::default()
-    });
-    let mut all: Option<Explained> = None;
-    for name in &names {
-        let mut decider = Decider::new(name, 0, Rules::default());
-        if let Some(plane) = plane(name) {
-            decider = decider.serving(plane);
-        }
-        decider.take_members(Arc::clone(&members));
-        decider.take_facts(facts.clone());
-        decider.take_facts(vec![Fact::Synced]);
-        let explained = decider.explain(key, None)?;
-        match &mut all {
-            Some(all) => all.announcements.extend(explained.announcements),
-            None => all = Some(explained),
-        }
-    }
-    if let Some(all) = &mut all {
-        // What is wrong with the routers of the first node is not so on all of them.
-        all.reasons.retain(|it| it.code == Code::NotAnnounced);
-    }
-    all
-}
-
-/// Returns the facts that decide about a Service: without the Services that have none of its
-/// addresses.
-fn concerned(facts: &[Fact], key: &ServiceKey) -> Vec<Fact> {
-    let services = facts.iter().filter_map(|fact| match fact {
-        Fact::Service(row) => Some(row),
-        _ => None,
-    });
-    let named = services.clone().filter(|row| row.key == *key);
-    let addresses: BTreeSet<IpAddr> = named.flat_map(|it| it.status.addresses()).collect();
-    let shares = |row: &ServiceRow| row.status.addresses().any(|it| addresses.contains(&it));
-    let kept = services.filter(|row| row.key == *key || shares(row));
-    let kept: BTreeSet<&ServiceKey> = kept.map(|row| &row.key).collect();
-    let facts = facts.iter().filter(|fact| match fact {
-        Fact::Service(row) => kept.contains(&row.key),
-        Fact::Slice(row) => kept.contains(&row.service),
-        Fact::Secret(_) => false,
-        _ => true,
-    });
-    facts.cloned().collect()
 }
 
 /// Returns why there is nothing to say of single addresses.

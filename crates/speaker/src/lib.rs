@@ -15,6 +15,7 @@
 pub mod board;
 pub mod comparison;
 pub mod decide;
+pub mod every_node;
 pub mod explain;
 pub mod layer2;
 pub mod machine;

@@ -32,9 +32,9 @@ pub struct StartState {
 /// How the admin endpoint is answered while there is traffic and no control plane.
 #[derive(Clone, Debug)]
 pub struct FinalResponses {
-    pub(super) api: Arc<AdminApi>,
-    pub(super) names: Names,
-    pub(super) token: Option<TokenFile>,
+    api: Arc<AdminApi>,
+    names: Names,
+    token: Option<TokenFile>,
 }
 
 /// The admin endpoint's socket: the one that was handed over, if it is where it should be.
@@ -100,6 +100,15 @@ impl StartState {
 // === impl FinalResponses ===
 
 impl FinalResponses {
+    /// Makes them. `names`: those that requests may have in `Host`.
+    pub(super) fn new(api: AdminApi, names: Vec<String>, token: Option<TokenFile>) -> Self {
+        Self {
+            api: Arc::new(api),
+            names: Names::new(names),
+            token,
+        }
+    }
+
     pub(super) async fn answer(self, listener: TcpListener, cancel: CancellationToken) {
         let options = landfall_web::Options {
             names: self.names,

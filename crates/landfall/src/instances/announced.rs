@@ -10,7 +10,8 @@ use landfall_model::ServiceKey;
 use landfall_model::provider::ProviderProfile;
 use landfall_model::reach::Setting;
 use landfall_model::rows::Fact;
-use landfall_speaker::explain::{self, Explained};
+use landfall_speaker::every_node;
+use landfall_speaker::explain::Explained;
 use landfall_speaker::plane::Plane;
 
 use super::{Instances, classes};
@@ -39,5 +40,5 @@ pub fn announced(instances: &Instances, facts: &[Fact], key: &ServiceKey) -> Opt
     if !instances.has_metal() {
         return None;
     }
-    explain::of_cluster(facts, key, |node| plane(&instances.config, node, None))
+    every_node::explain(facts, key, |node| plane(&instances.config, node, None))
 }

@@ -2,7 +2,8 @@
 
 use landfall_model::ServiceKey;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
-use landfall_speaker::explain::{Explained, of_cluster};
+use landfall_speaker::every_node;
+use landfall_speaker::explain::Explained;
 use landfall_testkit::build::endpoint;
 use landfall_testkit::{node, slice, svc};
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ fn facts(local: bool, more: Vec<Fact>) -> Vec<Fact> {
 }
 
 fn explained(facts: &[Fact]) -> Explained {
-    of_cluster(facts, &ServiceKey::new("default", "web"), |_| None).unwrap()
+    every_node::explain(facts, &ServiceKey::new("default", "web"), |_| None).unwrap()
 }
 
 fn by_bgp(spec: &Value) -> Fact {
