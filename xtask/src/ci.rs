@@ -82,7 +82,7 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     stages.run("bench ipam", BUILD_DEADLINE, &mut fill).await?;
 
     // This program as it is: what it would measure better with an optimized build, which takes
-    // minutes, is not looked at here.
+    // minutes, is of no use here.
     let mut peers = Command::new(std::env::current_exe()?);
     peers
         .current_dir(&place.root)

@@ -1,5 +1,5 @@
-//! Whether another controller is at work, by the events that it sends about Services. The API server
-//! keeps events for an hour or so.
+//! Whether another controller is at work, by the events that it sends about Services. The API
+//! server keeps events for an hour or so.
 
 use std::time::Duration;
 

@@ -16,7 +16,6 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::view::AnnouncementView;
 
 use crate::board::Board;
-use crate::plane::Plane;
 use crate::routes::is_for;
 use crate::routing::Router;
 

@@ -181,7 +181,9 @@ impl<R: OwnReport> Speaker<R> {
             let woken = tokio::select! {
                 () = stop.cancelled() => Woken::Stop,
                 facts = receive(&mut self.parts.facts) => facts.map_or(Woken::Stop, Woken::Facts),
-                it = members.changed() => it.map_or(Woken::Ended("membership"), |()| Woken::Members),
+                it = members.changed() => {
+                    it.map_or(Woken::Ended("membership"), |()| Woken::Members)
+                }
                 it = links.changed() => it.map_or(Woken::Ended("announcing"), |()| Woken::Links),
                 it = announced.changed() => {
                     it.map_or(Woken::Ended("announcing"), |()| Woken::Announced)

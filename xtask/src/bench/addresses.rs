@@ -58,7 +58,7 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// How long no write makes it an end.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// From one look at the audit log to the next.
+/// From one reading of the audit log to the next.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The Service that no address is left for.
@@ -169,7 +169,7 @@ async fn deletions(
     Ok(())
 }
 
-/// Looks at the writes until they are as expected.
+/// Reads the writes until they are as expected.
 async fn until(writes: &mut Writes, done: impl Fn(&Writes) -> bool) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
@@ -187,7 +187,7 @@ async fn until(writes: &mut Writes, done: impl Fn(&Writes) -> bool) -> anyhow::R
     }
 }
 
-/// Looks at the writes until there is none for a while; returns when the last one was seen.
+/// Reads the writes until there is none for a while; returns when the last one was seen.
 async fn quiet(writes: &mut Writes) -> anyhow::Result<Option<Instant>> {
     let (began, mut last) = (Instant::now(), None);
     loop {

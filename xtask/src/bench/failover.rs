@@ -64,7 +64,8 @@ pub struct FailoverArgs {
     /// second number of speakers if there are several
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     busy: u64,
-    /// How long a router (FRR) keeps the route to a node that is gone, with and without BFD, instead
+    /// How long a router (FRR) keeps the route to a node that is gone, with and without BFD,
+    /// instead
     #[arg(long)]
     bgp: bool,
     /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
@@ -142,8 +143,8 @@ async fn crashes(
     let began = Instant::now();
     bed.start_all(contestant, members).await?;
     client.until_all_answer(DEADLINE).await?;
-    // Members are still getting to know each other. And a kernel that has just confirmed a neighbour
-    // passes over an announcement, so that the last of those that are repeated has to be over.
+    // Members are still getting to know each other. And a kernel that has just confirmed a
+    // neighbour ignores an announcement: the last of those that are repeated has to be over.
     tokio::time::sleep(SETTLED).await;
     let owners = (0..ADDRESSES)
         .map(Client::owner)

@@ -29,8 +29,8 @@ const FULL: Duration = Duration::from_millis(2);
 /// The time between two tries of what failed for a reason that lasts.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// After so many errors in a row, for so long, a socket is of no use: the task ends, so that another
-/// node announces.
+/// After so many errors in a row, for so long, a socket is of no use: the task ends, so that
+/// another node announces.
 const MOST_ERRORS: u32 = 100;
 const LONGEST_ERROR: Duration = Duration::from_secs(1);
 

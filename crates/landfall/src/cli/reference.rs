@@ -1,10 +1,10 @@
 //! The command line of cloud-provider-openstack's controller manager, which `landfall controller`
 //! accepts: a manifest keeps its arguments when image and command change.
 //!
-//! Each of its flags that Landfall does not have itself is in one of two tables. [`TAKEN`]: Landfall
-//! has the same by another name, or refuses what it can't do. [`UNUSED`]: the flag has no meaning
-//! here, and a log line says so. They are on no page of help: docs/migrating-openstack.md lists
-//! them.
+//! Each of its flags that Landfall does not have itself is in one of two tables. [`TAKEN`]:
+//! Landfall has the same by another name, or refuses what it can't do. [`UNUSED`]: the flag has no
+//! meaning here, and a log line says so. They are on no page of help: docs/migrating-openstack.md
+//! lists them.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -50,9 +50,9 @@ pub async fn read(connection: &Connection, origin: &Origin) -> anyhow::Result<Op
     };
     if let Some(right) = missing.first() {
         tracing::warn!(
-            "this identity may not {right}: objects in the cloud get no mark of the cluster, and only \
-            names and UIDs of Services distinguish them from those of other clusters; bind it to \
-            the roles of deploy/rbac.yaml"
+            "this identity may not {right}: objects in the cloud get no mark of the cluster, and \
+            only names and UIDs of Services distinguish them from those of other clusters; bind it \
+            to the roles of deploy/rbac.yaml"
         );
         return Ok(None);
     }

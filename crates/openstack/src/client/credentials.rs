@@ -39,8 +39,8 @@ struct State {
 
 struct Next {
     auth: Arc<Auth>,
-    /// Why another attempt would fail, too: Keystone does not accept them, and locks users out after
-    /// too many failures.
+    /// Why another attempt would fail, too: Keystone does not accept them, and locks users out
+    /// after too many failures.
     refused: Option<String>,
 }
 

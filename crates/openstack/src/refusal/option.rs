@@ -66,7 +66,7 @@ pub(crate) fn option_of(step: &Step, error: &ApiError, joins: bool) -> Option<St
             Step::CreateLoadBalancer { .. } | Step::CreateFloatingIp { .. },
             ErrorKind::Quota | ErrorKind::Forbidden,
         ) => None,
-        // It sets so much that only the words tell.
+        // It sets so much that only the words name it.
         (Step::CreateLoadBalancer { .. }, _) => set.iter().find(names),
         _ => set.iter().find(names).or(set.first()),
     }?;

@@ -333,7 +333,7 @@ async fn attack(
 }
 
 /// What a Reason names when such a write is refused: one of the options that it sets. Those by
-/// which a load balancer as a whole is made are many, so that only the cloud's words tell.
+/// which a load balancer as a whole is made are many, so that only the cloud's words name it.
 fn options(flow: Flow, write: &Write) -> &'static [&'static str] {
     let is = |text: &str| write.line.contains(text);
     if is("/security-group") || is("/ports/") {
