@@ -140,5 +140,5 @@ fn a_service_that_nothing_can_announce_has_a_reason_with_what_to_do() {
     ));
     assert!(why(&pending).contains("in an IPAddressPool"));
     let none = ServiceKey::new("default", "none");
-    assert!(of_cluster(&pending, &none, |_| None).is_none());
+    assert!(every_node::explain(&pending, &none, |_| None).is_none());
 }
