@@ -53,7 +53,8 @@ pub struct Decider {
     board: Board,
     router: Router,
     members: Arc<Members>,
-    interfaces: Vec<Interface>,
+    /// `None`: not known yet, which is no inability.
+    interfaces: Option<Vec<Interface>>,
     /// What of this node is not to be relied on.
     unsteady: BTreeSet<Part>,
     reported: BTreeMap<String, Metadata>,
@@ -78,7 +79,7 @@ impl Decider {
             board: Board::new(own, rules),
             router: Router::new(own, rules.ignore_exclude_label),
             members: Arc::default(),
-            interfaces: Vec::new(),
+            interfaces: None,
             unsteady: BTreeSet::new(),
             reported: BTreeMap::new(),
             is_current: false,
@@ -225,8 +226,8 @@ impl Decider {
 
     /// Takes the interfaces of this node that announce.
     pub fn take_interfaces(&mut self, interfaces: Vec<Interface>) {
-        if interfaces != self.interfaces {
-            self.interfaces = interfaces;
+        if self.interfaces.as_ref() != Some(&interfaces) {
+            self.interfaces = Some(interfaces);
             self.take_reported();
         }
     }
@@ -244,7 +245,9 @@ impl Decider {
         let reported = peers
             .filter_map(|(name, peer)| Some((name.to_string(), Metadata::decode(&peer.metadata)?)));
         let mut reported: BTreeMap<_, _> = reported.collect();
-        reported.insert(self.own.to_string(), self.metadata());
+        if self.interfaces.is_some() || !self.unsteady.is_empty() {
+            reported.insert(self.own.to_string(), self.metadata());
+        }
         let changed = reported != self.reported;
         self.reported = reported;
         if changed {
@@ -261,7 +264,8 @@ impl Decider {
 
     /// What this node reports to the others.
     pub fn metadata(&self) -> Metadata {
-        let mut metadata = Metadata::new(self.session, &self.interfaces);
+        let mut metadata =
+            Metadata::new(self.session, self.interfaces.as_deref().unwrap_or_default());
         metadata.is_starting = !self.is_current;
         for part in &self.unsteady {
             match part {
