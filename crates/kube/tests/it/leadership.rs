@@ -537,6 +537,8 @@ async fn killed_stopped_or_cut_off_never_do_two_write() {
 
 /// Each test has a Lease of its own; the manifests grant but one.
 async fn allow_any_lease(cluster: &Cluster) {
+    // Two that create it at once would refuse each other.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let role = "
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -549,5 +551,6 @@ metadata: {name: leases, namespace: landfall-system}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: leases}
 subjects: [{kind: ServiceAccount, name: landfall, namespace: landfall-system}]
 ";
+    let _turn = TURN.lock().await;
     cluster.kubectl().apply(role).await.unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -139,8 +140,12 @@ impl Authority {
 }
 
 fn write(place: &Path, name: &str, text: &str) -> Result<PathBuf, ClusterError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
     let path = place.join(name);
-    match fs::write(&path, text) {
+    // Another test may be reading it.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let whole = place.join(format!("{name}.{number}"));
+    match fs::write(&whole, text).and_then(|()| fs::rename(&whole, &path)) {
         Ok(()) => Ok(path),
         Err(source) => Err(ClusterError::Io {
             what: format!("{} can't be written", path.display()),
