@@ -19,6 +19,10 @@ use crate::bed::{DEADLINE, LOOK};
 /// The longest that a connection may take from its begin to the end of the answer.
 const TIMEOUT: Duration = Duration::from_millis(400);
 
+/// Connections in a second. An unoptimized proxy on cores that others use, too, has no time for the
+/// thousand of a full run: `LANDFALL_TEST_RATE=1000`.
+const RATE: u32 = 200;
+
 /// What became of the connections.
 #[derive(Debug, Default)]
 struct Seen {
@@ -36,8 +40,11 @@ pub struct Load {
 // === impl Load ===
 
 impl Load {
-    /// Connects to an address `per_second` times, from a network namespace.
-    pub fn start(namespace: File, to: SocketAddr, per_second: u32) -> Self {
+    /// Connects to an address, `LANDFALL_TEST_RATE` times a second or [`RATE`], from a network
+    /// namespace.
+    pub fn start(namespace: File, to: SocketAddr) -> Self {
+        let rate = std::env::var("LANDFALL_TEST_RATE");
+        let per_second = rate.map_or(RATE, |it| it.parse().unwrap());
         let (seen, stop) = (Arc::<Mutex<Seen>>::default(), Arc::<AtomicBool>::default());
         let (noted, stopped) = (Arc::clone(&seen), Arc::clone(&stop));
         let thread = std::thread::spawn(move || {
