@@ -6,9 +6,10 @@ use std::time::Duration;
 use http::Method;
 use landfall_model::kinds::{ObjectKind, Watched};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
-use crate::api::{self, Ask, JSON};
+use crate::api::{self, Ask, JSON, List};
 use crate::connect::Connection;
 use crate::error::ApiError;
 
@@ -39,12 +40,6 @@ struct Review {
 struct ReviewStatus {
     #[serde(default)]
     allowed: bool,
-}
-
-#[derive(Deserialize)]
-struct NamespaceList {
-    #[serde(default)]
-    items: Vec<serde::de::IgnoredAny>,
 }
 
 /// How long is waited for a sign of life.
@@ -139,7 +134,7 @@ pub async fn missing(connection: &Connection, rights: Vec<Right>) -> Result<Vec<
 pub async fn has_namespace(connection: &Connection, name: &str) -> Result<bool, ApiError> {
     let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{name}");
     let ask = Ask::get(path, "list namespaces");
-    let list: NamespaceList = api::request_json(connection, ask, TIMEOUT).await?;
+    let list: List<IgnoredAny> = api::request_json(connection, ask, TIMEOUT).await?;
     Ok(!list.items.is_empty())
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::api::{self, Ask};
+use crate::api::{self, Ask, List};
 use crate::connect::Connection;
 use crate::error::ApiError;
 
@@ -19,12 +19,6 @@ pub struct LatestEvent {
     pub service: String,
     /// When it was sent last, by the clock of the component.
     pub at: Timestamp,
-}
-
-#[derive(Deserialize)]
-struct EventList {
-    #[serde(default)]
-    items: Vec<Sent>,
 }
 
 #[derive(Deserialize)]
@@ -68,11 +62,11 @@ pub async fn latest_event(
     let selected = format!("involvedObject.kind%3DService%2Csource%3D{component}");
     let path = format!("/api/v1/events?fieldSelector={selected}");
     let ask = Ask::get(path, "list events");
-    let list: EventList = api::request_json(connection, ask, TIMEOUT).await?;
+    let list: List<Sent> = api::request_json(connection, ask, TIMEOUT).await?;
     Ok(latest(list))
 }
 
-fn latest(list: EventList) -> Option<LatestEvent> {
+fn latest(list: List<Sent>) -> Option<LatestEvent> {
     let events = list.items.into_iter().filter_map(|event| {
         let series = event.series.and_then(|series| series.last_observed_time);
         let times = [event.last_timestamp, event.first, series];

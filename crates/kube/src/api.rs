@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::connect::{ConnectError, Connection};
@@ -22,6 +23,13 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
     /// For messages: `patch services/status`.
     pub(crate) what: String,
+}
+
+/// The answer to a list, as far as it is read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct List<T> {
+    #[serde(default = "Vec::new")]
+    pub(crate) items: Vec<T>,
 }
 
 pub(crate) const JSON: &str = "application/json";

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::api::{self, APPLY, Ask};
+use crate::api::{self, APPLY, Ask, List};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::report::MANAGER;
@@ -45,12 +45,6 @@ pub struct MemberLeases {
     connection: Connection,
     node: String,
     duration: Duration,
-}
-
-#[derive(Deserialize)]
-struct Objects {
-    #[serde(default)]
-    items: Vec<Object>,
 }
 
 #[derive(Deserialize)]
@@ -138,7 +132,7 @@ impl MemberLeases {
         // From the cache of the API server: all nodes ask all the time.
         let path = format!("{}?labelSelector={NODE}&resourceVersion=0", self.path());
         let ask = Ask::get(path, "list leases");
-        let objects: Objects = api::request_json(&self.connection, ask, TIMEOUT).await?;
+        let objects: List<Object> = api::request_json(&self.connection, ask, TIMEOUT).await?;
         let mut leases = Vec::new();
         for object in objects.items {
             let Some(node) = object.spec.holder_identity else {

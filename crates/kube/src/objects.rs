@@ -3,26 +3,19 @@
 use std::time::Duration;
 
 use http::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::api::{self, Ask, MERGE};
+use crate::api::{self, Ask, List, MERGE};
 use crate::connect::Connection;
 use crate::error::ApiError;
 
 /// The longest that one request may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<Value>,
-}
-
 /// Returns the objects of a list; none, where the cluster has no such kind. `what`: `list pods`.
 pub async fn list(connection: &Connection, path: &str, what: &str) -> Result<Vec<Value>, ApiError> {
     let ask = Ask::get(path.to_owned(), what);
-    match api::request_json::<List>(connection, ask, TIMEOUT).await {
+    match api::request_json::<List<Value>>(connection, ask, TIMEOUT).await {
         Ok(list) => Ok(list.items),
         Err(error) if error.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),

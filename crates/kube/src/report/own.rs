@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::api::{self, APPLY, Ask, JSON, JSON_PATCH};
+use crate::api::{self, APPLY, Ask, JSON, JSON_PATCH, List};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
@@ -26,13 +26,6 @@ use super::{MANAGER, failed};
 pub struct OwnReports {
     connection: Connection,
     events: Announcer,
-}
-
-/// A list of objects, as far as it is read.
-#[derive(Deserialize)]
-struct Objects {
-    #[serde(default)]
-    items: Vec<Object>,
 }
 
 #[derive(Deserialize)]
@@ -170,7 +163,7 @@ impl OwnReport for OwnReports {
         selector: &str,
     ) -> Result<Vec<(String, Option<S>)>, ReportError> {
         let ask = Ask::get(selected(kind, selector), format!("list {}", kind.plural));
-        let answer: Result<Objects, ApiError> =
+        let answer: Result<List<Object>, ApiError> =
             api::request_json(&self.connection, ask, TIMEOUT).await;
         let objects = answer.map_err(|error| failed("own status", &error))?;
         let named = |object: Object| {

@@ -10,7 +10,7 @@ use landfall_model::rows::{ResourceKind, ResourceRow};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::api::{self, Ask, JSON_PATCH};
+use crate::api::{self, Ask, JSON_PATCH, List};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::lease::WriteGuard;
@@ -26,12 +26,6 @@ pub struct ResourceReports {
     pub(super) guard: WriteGuard,
     pub(super) events: Announcer,
     pub(super) permits: WritePermits,
-}
-
-#[derive(Deserialize)]
-struct Objects {
-    #[serde(default)]
-    items: Vec<Object>,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +58,7 @@ impl ResourceReports {
         let row = ObjectKind::Resource(kind).row();
         let path = row.path(Some(namespace));
         let ask = Ask::get(path, format!("list {}", row.full_resource()));
-        let answer: Result<Objects, ApiError> =
+        let answer: Result<List<Object>, ApiError> =
             api::request_json(&self.connection, ask, TIMEOUT).await;
         let objects = answer.map_err(|error| failed("status", &error))?;
         let named = objects.items.into_iter();
