@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
         scenarios: &["routes_of_both_families_appear_change_and_disappear"],
         tests: &[(
             ROUTES,
-            "communities_of_several_advertisements_are_united_for_each_router_that_they_are_for",
+            "communities_of_several_advertisements_are_united_for_each_router",
         )],
         note: "",
     },
@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
         tests: &[
             (
                 ROUTES,
-                "communities_of_several_advertisements_are_united_for_each_router_that_they_are_for",
+                "communities_of_several_advertisements_are_united_for_each_router",
             ),
             (
                 "crates/speaker/tests/it/explain.rs",
@@ -222,7 +222,7 @@ const ROWS: &[Row] = &[
         tests: &[
             (
                 ROUTES,
-                "a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others_until_it_is_not",
+                "a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others",
             ),
             (
                 PEERS,

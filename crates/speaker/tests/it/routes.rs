@@ -119,7 +119,7 @@ fn an_aggregate_stays_until_the_last_service_in_it_is_gone() {
 }
 
 #[test]
-fn communities_of_several_advertisements_are_united_for_each_router_that_they_are_for() {
+fn communities_of_several_advertisements_are_united_for_each_router() {
     let mut facts = service("web", "192.0.2.1");
     let named = json!({"communities": [{"name": "edge", "value": "64500:7"}]});
     facts.push(resource(
@@ -273,7 +273,7 @@ proptest! {
 }
 
 #[test]
-fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others_until_it_is_not() {
+fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others() {
     let mut facts = service("web", "192.0.2.1");
     facts.extend([advertisement("all", &json!({})), peer("tor", &json!({}))]);
     let mut decider = speaker("node-a", facts.clone());
