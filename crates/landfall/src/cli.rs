@@ -213,10 +213,30 @@ impl Cli {
         if let (Command::Controller(args), Some((_, given))) =
             (&mut cli.command, matches.subcommand())
         {
+            let kind = ErrorKind::ValueValidation;
             reference::apply(args, given)
-                .map_err(|why| program.error(ErrorKind::ValueValidation, why))?;
+                .map_err(|why| refusal(&mut program, reference::COMMAND, kind, why))?;
         }
         Ok(cli)
+    }
+
+    /// Returns an error about the arguments of a command, with its usage.
+    pub fn refused(command: &str, kind: ErrorKind, why: &str) -> clap::Error {
+        let mut program = Self::command();
+        program.build();
+        refusal(&mut program, command, kind, why)
+    }
+}
+
+fn refusal(
+    program: &mut clap::Command,
+    command: &str,
+    kind: ErrorKind,
+    why: impl std::fmt::Display,
+) -> clap::Error {
+    match program.find_subcommand_mut(command) {
+        Some(command) => command.error(kind, why),
+        None => program.error(kind, why),
     }
 }
 

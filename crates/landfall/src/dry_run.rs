@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backend::{Backend, Mode};
 use crate::instances::Instances;
+use crate::routers;
 
 /// A path on the command line that can't be checked.
 #[derive(Debug, thiserror::Error)]
@@ -250,8 +251,16 @@ pub async fn on_top(
 }
 
 fn set_pools(providers: &[Backend], classes: &Classes, world: &mut World) -> Vec<Reason> {
+    let own = providers.iter().any(Backend::is_in_process);
     let providers: Vec<&Backend> = providers.iter().collect();
-    hand_out_pools(world, classes, &providers)
+    let mut problems = hand_out_pools(world, classes, &providers);
+    if own {
+        // An instance on bare metal has reported them.
+        let others = routers::problems(world).into_iter();
+        let others: Vec<Reason> = others.filter(|it| !problems.contains(it)).collect();
+        problems.extend(others);
+    }
+    problems
 }
 
 /// A manifest knows neither the identity nor the status of the Service that it would change, nor

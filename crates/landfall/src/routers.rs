@@ -6,11 +6,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use landfall_engine::World;
 use landfall_engine::follow::{Follower, receive};
 use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
 use landfall_engine::store::{Snapshot, StateStore};
 use landfall_model::ServiceKey;
 use landfall_model::Uid;
+use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::view::{AnnouncementView, InstanceView};
 use landfall_proxy::Proxy;
@@ -24,7 +26,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::lifetime::Lifetime;
 
@@ -80,6 +82,14 @@ pub fn concerns(fact: &Fact) -> bool {
         Fact::ResourceGone(kind, _) => RESOURCES.contains(kind),
         _ => false,
     }
+}
+
+/// Returns what is wrong with the resources that describe routers.
+pub fn problems(world: &World) -> Vec<Reason> {
+    let resources: Vec<_> = world.resources(RESOURCES).cloned().collect();
+    let mut machine = Machine::new("");
+    machine.take(world.pools(), &resources);
+    machine.problems().to_vec()
 }
 
 /// The name of this machine.
@@ -242,12 +252,18 @@ impl Task {
         // What is wrong with pools is reported by the engine.
         let _reported = self.world.settle_pools();
         let resources: Vec<_> = self.world.resources(RESOURCES).cloned().collect();
+        let before = self.machine.problems().to_vec();
         self.machine.take(self.world.pools(), &resources);
+        let problems = self.machine.problems().iter();
+        for reason in problems.filter(|it| !before.contains(it)) {
+            warn!(%reason, "a resource is not in force as it is written");
+        }
     }
 
     async fn apply(&mut self) {
         let before = self.routing.borrow().clone();
-        if before.is_none() && !self.machine.has_peers() {
+        let is_silent = !self.machine.has_peers() && self.machine.problems().is_empty();
+        if before.is_none() && is_silent {
             return;
         }
         let router_id = match self.router_id {

@@ -65,6 +65,11 @@ impl Machine {
         self.problems = findings.reasons();
     }
 
+    /// What is wrong with the resources, with the object named in the message.
+    pub fn problems(&self) -> &[Reason] {
+        &self.problems
+    }
+
     /// Whether there is a router.
     pub fn has_peers(&self) -> bool {
         self.config.peers().next().is_some()

@@ -36,7 +36,7 @@ struct Unused {
 /// The reference's program, which its manifests name as the first argument.
 const PROGRAM: &str = "openstack-cloud-controller-manager";
 /// The command that takes its place.
-const COMMAND: &str = "controller";
+pub const COMMAND: &str = "controller";
 /// From this verbosity on, the reference logs what Landfall has as details.
 const VERBOSE: i32 = 4;
 

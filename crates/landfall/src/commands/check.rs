@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use landfall_model::reason::{Reason, Severity};
 use serde::Serialize;
@@ -40,10 +39,7 @@ struct Finding {
 pub async fn run(args: CheckArgs) -> anyhow::Result<bool> {
     if args.filename.is_empty() && args.instances.is_default() && !args.cluster.is_meant() {
         let missing = "give --filename <PATH>, --kubeconfig <FILE> or --config <FILE>";
-        let mut program = Cli::command();
-        program
-            .error(ErrorKind::MissingRequiredArgument, missing)
-            .exit();
+        Cli::refused("check", ErrorKind::MissingRequiredArgument, missing).exit();
     }
     let instances = Instances::read(&args.instances).await?;
     let (instances, loaded) = if args.filename.is_empty() && args.cluster.is_meant() {

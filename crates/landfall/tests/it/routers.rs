@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
+use landfall_model::reason::Code;
 use landfall_testkit::namespace::{Namespace, is_inside, sh, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -134,6 +135,33 @@ async fn asked(lab: &Lab, arguments: &[&str]) -> String {
     command.args(["--admin", &lab.admin().to_string()]);
     let ended = tokio::task::spawn_blocking(move || command.output());
     String::from_utf8(ended.await.unwrap().unwrap().stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_no_session_is_possible_with_is_reported_with_field_and_remedy() {
+    let mut lab = Lab::new();
+    lab.write("tor.yaml", &PEER.replace("10.79.0.2", "nonsense"));
+    let wrong = "spec.peerAddress: \"nonsense\": BGPPeer metallb-system/tor: not an IP address; \
+                 write the address of the router";
+    let checked = lab.landfall(&["check", "-f"], &[&lab.folder()]).await;
+    assert_eq!(checked.code(), Some(1), "{}", checked.stdout);
+    assert_eq!(
+        checked.stdout.matches(wrong).count(),
+        1,
+        "{}",
+        checked.stdout
+    );
+    lab.start().await;
+    lab.problem(Code::InvalidResource).await;
+    let shown = asked(&lab, &["get", "peers"]).await;
+    assert!(shown.contains(wrong), "{shown}");
+    lab.signal(Signal::TERM);
+    let ended = lab.end().await;
+    assert!(
+        ended.stderr.contains("not an IP address"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use anyhow::bail;
+use landfall_model::reason::Code;
 use landfall_model::view::{InstanceView, PeerView, RouteView};
 use serde::Serialize;
 
@@ -30,7 +31,13 @@ pub async fn run(args: &GetArgs) -> anyhow::Result<()> {
     let wide = args.output == Some(GetOutput::Wide);
     let text = match (args.output, args.kind) {
         (None | Some(GetOutput::Wide), Kind::Routes) => list_routes(&routes),
-        (None | Some(GetOutput::Wide), _) => list_peers(&view.peers, wide),
+        (None | Some(GetOutput::Wide), _) => {
+            let invalid = view.problems.iter();
+            let invalid = invalid.filter(|it| it.code == Code::InvalidResource);
+            let mut parts = vec![list_peers(&view.peers, wide)];
+            parts.extend(invalid.map(ToString::to_string));
+            parts.join("\n")
+        }
         (Some(format), Kind::Routes) => rendered(format, &routes)?,
         (Some(format), _) => rendered(format, &view.peers)?,
     };
