@@ -1,6 +1,7 @@
 //! Carrying out one step. What the cloud answers is kept in memory, so that it need not be read
 //! again.
 
+mod certificates;
 mod network;
 mod octavia;
 
@@ -45,6 +46,9 @@ impl OpenStack {
                 self.create_balancer(service, body, holds).await
             }
             _ if step.locks().is_some() => self.change(step).await,
+            Step::CreateCertificate { .. } | Step::DeleteCertificate { .. } => {
+                self.write_certificate(step).await
+            }
             _ => self.write_network(step).await,
         };
         result.map_err(|error| {

@@ -56,6 +56,21 @@ impl Features {
         self.since(14) && !self.ovn
     }
 
+    /// Ciphers of listeners.
+    pub fn tls_ciphers(self) -> bool {
+        self.since(15)
+    }
+
+    /// Versions of TLS of listeners.
+    pub fn tls_versions(self) -> bool {
+        self.since(17)
+    }
+
+    /// ALPN of listeners.
+    pub fn alpn(self) -> bool {
+        self.since(20)
+    }
+
     /// HTTP monitors for this kind of listener.
     pub fn http_monitor(self, udp: bool) -> bool {
         !self.ovn && (!udp || self.since(16))

@@ -15,7 +15,8 @@ impl ProviderStep for Step {
             | Self::CreateMonitor { .. }
             | Self::CreateFloatingIp { .. }
             | Self::CreateGroup { .. }
-            | Self::CreateRules { .. } => "create",
+            | Self::CreateRules { .. }
+            | Self::CreateCertificate { .. } => "create",
             Self::UpdateLoadBalancer { .. }
             | Self::UpdateListener { .. }
             | Self::UpdatePool { .. }
@@ -28,9 +29,10 @@ impl ProviderStep for Step {
             | Self::DeleteMonitor { .. }
             | Self::DeleteFloatingIp { .. }
             | Self::DeleteRule { .. }
-            | Self::DeleteGroup { .. } => "delete",
+            | Self::DeleteGroup { .. }
+            | Self::DeleteCertificate { .. } => "delete",
             Self::SetMembers { additive: true, .. } | Self::AddMember { .. } => "add",
-            Self::SetMembers { .. } => "set",
+            Self::SetMembers { .. } | Self::SetTags { .. } => "set",
             Self::AttachFloatingIp { .. } | Self::SetPortGroups { joins: true, .. } => "attach",
             Self::DetachFloatingIp { .. } | Self::SetPortGroups { .. } => "detach",
         }

@@ -15,6 +15,7 @@
 
 mod adoption;
 mod apply;
+mod certificates;
 pub mod client;
 pub mod configured;
 mod errors;

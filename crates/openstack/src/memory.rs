@@ -74,6 +74,10 @@ pub(crate) struct Memory {
     pub(crate) drift: HashMap<Uid, Reason>,
     /// What carries no traffic in load balancers, as the last audit saw it.
     pub(crate) troubles: HashMap<Id, Troubles>,
+    /// Services that have certificates of Secrets in Barbican.
+    pub(crate) certified: HashSet<Uid>,
+    /// Lists older than this lack our own last writes to Barbican.
+    pub(crate) containers_written: Option<Instant>,
     /// Lists older than this lack our own last writes to groups and ports.
     pub(crate) groups_written: Option<Instant>,
     /// What the last audit saw, by kind of object.
@@ -443,6 +447,7 @@ impl Memory {
         self.leaving.remove(service);
         self.refused.remove(service);
         self.kept.remove(service);
+        self.certified.remove(service);
         self.expected.remove(service);
         self.drift.remove(service);
         self.guarded.remove(service.as_str());

@@ -28,6 +28,14 @@ pub(crate) const TRIED_PREFIX: &str = "tried_";
 /// the last of them leaves it, too.
 pub const KEEPS_FLOATING_IP: &str = "landfall_keeps_floating_ip";
 
+/// What begins the tag by which a Service says that it shares a load balancer and is internal: no
+/// floating IP may lead there. Its UID follows.
+pub const INTERNAL_PREFIX: &str = "landfall_internal_";
+
+/// What begins the name of a container of Barbican that holds the certificate of a Secret, and that
+/// of the secrets in it. The cluster's id, the Service's UID and a hash of the content follow.
+pub const CERTIFICATE_PREFIX: &str = "landfall_tls_";
+
 /// What the load balancer of a Service's second family has at the end of its name and of its marks.
 /// No name of a Service has a full stop in it.
 const ENDS: [(Family, &str); 2] = [(Family::V4, ".ipv4"), (Family::V6, ".ipv6")];
@@ -203,6 +211,21 @@ impl Names {
             uid_tag: format!("{}{end}", self.uid_tag),
             ..self.clone()
         }
+    }
+
+    /// The tag by which the Service says that it shares a load balancer and is internal.
+    pub fn internal_tag(&self) -> String {
+        let service = self.uid_tag.strip_prefix(UID_PREFIX).unwrap_or_default();
+        format!("{INTERNAL_PREFIX}{service}")
+    }
+
+    /// What begins the names of the certificates of the Service in Barbican. They are of no other
+    /// Service: a UID is of one.
+    pub fn certificates(&self) -> String {
+        let cluster = self.cluster_tag.as_deref().unwrap_or_default();
+        let cluster = cluster.strip_prefix(CLUSTER_PREFIX).unwrap_or("-");
+        let service = self.uid_tag.strip_prefix(UID_PREFIX).unwrap_or_default();
+        format!("{CERTIFICATE_PREFIX}{cluster}_{service}_")
     }
 
     /// The tag by which the Service's cluster says that it shares a load balancer of another one.

@@ -1,6 +1,7 @@
-//! Objects of Octavia (API v2) and Neutron (API v2.0) as their servers answer them: only the fields
-//! that are read here.
+//! Objects of Octavia (API v2), Neutron (API v2.0) and Barbican (API v1) as their servers answer
+//! them: only the fields that are read here.
 
+mod barbican;
 mod network;
 mod octavia;
 mod words;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use barbican::{Container, Secret, SecretRef, id_in};
 pub use network::{FixedIp, FloatingIp, Network, Port, Rule, SecurityGroup, Subnet};
 pub use octavia::{
     AdditionalVip, Listener, LoadBalancer, Member, Monitor, Pool, Provisioning, SessionPersistence,

@@ -7,6 +7,7 @@ use landfall_model::dialect::Given;
 use landfall_model::listener::ListenerKey;
 use landfall_model::{Intent, Reason};
 
+use crate::certificates::CertificateView;
 use crate::fares::Trouble;
 use crate::features::Features;
 use crate::graph::Graph;
@@ -54,6 +55,8 @@ pub struct Observed {
     pub(crate) others: Vec<String>,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
+    /// The certificates of the Service's Secrets.
+    pub(crate) certificates: CertificateView,
     /// Why what the Service has in the load balancer carries no traffic.
     pub(crate) trouble: Option<Trouble>,
     /// What became of earlier attempts.

@@ -9,6 +9,8 @@
     reason = "names of a Service, and what a Service names, are the words here"
 )]
 
+mod certificates;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -21,7 +23,7 @@ use crate::names::{
     CLUSTER_PREFIX, Names, SERVICE_PREFIX, SHARED_GROUP_PREFIX, SHARER_PREFIX, UID_PREFIX,
     child_prefix, cluster_of, cut, renamed, rule_owner,
 };
-use crate::objects::{FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
+use crate::objects::{Container, FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
 use crate::ownership::is_made;
 use crate::settings::Settings;
 
@@ -51,6 +53,8 @@ pub enum OrphanKind {
     SecurityGroupRule,
     /// A security group.
     SecurityGroup,
+    /// A certificate of a Secret in Barbican.
+    Certificate,
 }
 
 /// A Service that may own something: one of type `LoadBalancer`, or one that is being cleared away.
@@ -72,6 +76,7 @@ struct Project {
     pools: Vec<Pool>,
     floating_ips: Vec<FloatingIp>,
     groups: Vec<SecurityGroup>,
+    containers: Vec<Container>,
 }
 
 /// What a read of the project has found.
@@ -100,6 +105,7 @@ pub async fn find(cloud: &Cloud, settings: &Settings, owners: &[Owner]) -> Resul
         pools: cloud.pools(None).await?,
         floating_ips: cloud.floating_ips(query.as_slice()).await?,
         groups: cloud.security_groups(&[]).await?,
+        containers: certificates::read(cloud).await?,
     };
     Ok(Found {
         orphans: unowned(&project, settings, owners),
@@ -157,6 +163,7 @@ async fn remove(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
         OrphanKind::FloatingIp => cloud.delete_floating_ip(&orphan.id).await,
         OrphanKind::LoadBalancer => cloud.delete_load_balancer(&orphan.id, true).await,
         OrphanKind::SecurityGroupRule => cloud.delete_rule(&orphan.id).await,
+        OrphanKind::Certificate => certificates::remove(cloud, &orphan.id).await,
         OrphanKind::SecurityGroup => {
             let group = orphan.id.as_str();
             for port in cloud.ports(&[("security_groups", group)]).await? {
@@ -179,6 +186,7 @@ fn unowned(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orph
     let going: BTreeSet<Id> = orphans.iter().map(|it| it.id.clone()).collect();
     orphans.extend(survey.floating_ips(&going));
     orphans.extend(survey.groups(&going));
+    orphans.extend(certificates::unowned(project, settings, owners, &going));
     orphans.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
     orphans
 }
@@ -418,6 +426,7 @@ impl fmt::Display for OrphanKind {
             Self::LoadBalancer => "load balancer",
             Self::SecurityGroupRule => "security group rule",
             Self::SecurityGroup => "security group",
+            Self::Certificate => "certificate",
         })
     }
 }
@@ -439,7 +448,7 @@ mod tests {
     use super::*;
     use crate::objects::Rule;
 
-    fn settings() -> Settings {
+    pub(super) fn settings() -> Settings {
         let conf = "[Global]\nauth-url=http://127.0.0.1\nusername=u\npassword=p\n\
                     tenant-id=t\ndomain-id=d\n";
         let conf = cloud_conf::parse("cloud.conf", conf).unwrap();
@@ -448,7 +457,7 @@ mod tests {
         settings
     }
 
-    fn web() -> Owner {
+    pub(super) fn web() -> Owner {
         Owner {
             service: ServiceKey::new("default", "web"),
             uid: Uid::new("u1"),

@@ -5,6 +5,7 @@
 
 mod attempts;
 mod broken;
+mod certificates;
 pub(crate) mod diff;
 mod drift;
 mod floating_ip;
@@ -12,6 +13,7 @@ mod groups;
 pub(crate) mod members;
 mod removal;
 mod rename;
+mod tags;
 mod waiting;
 
 use landfall_model::plan::{Plan, Planned as PlannedWith};
@@ -154,12 +156,21 @@ fn spec(
         if !target.has_nodes {
             return Err(vec![no_nodes()]);
         }
+        certificates::create(have, &mut plan);
+        if target.listeners.iter().any(|it| it.pending) {
+            return if plan.is_empty() {
+                Err(vec![no_certificate()])
+            } else {
+                Ok(plan)
+            };
+        }
         // While Octavia makes it, the nodes get their group.
         groups::open(intent, have, &mut plan);
         create(intent, have, target, settings, &mut plan);
         floating_ip::foresee(intent, target, &mut plan);
         return Ok(plan);
     };
+    certificates::create(have, &mut plan);
     groups::plan(intent, have, &mut plan);
     delete_surplus(surplus, &mut plan);
     match balancer.provisioning_status {
@@ -251,6 +262,7 @@ fn serve(
         (addressing, Plan::default())
     };
     plan.steps.extend(first.steps);
+    tags::plan(intent, have, owner, &mut plan);
     let joined = owner || balancer.tags.contains(&have.names.load_balancer);
     // What can't be reached there does not begin to use the load balancer of others.
     if !joined {
@@ -283,6 +295,9 @@ fn serve(
             plan.steps.extend(tags.steps);
             plan.steps.extend(changes.steps);
         }
+    }
+    if plan.is_empty() && last.is_empty() && !have.assumed {
+        certificates::delete_unneeded(have, &mut plan);
     }
     plan.steps.extend(last.steps);
     await_others(have, target, balancer, owner, &mut plan);
@@ -358,7 +373,8 @@ pub(crate) fn is_as_wanted(
                 refusals: &none,
                 ..diff
             };
-            diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty()
+            let pending = target.listeners.iter().any(|it| it.pending);
+            diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty() && !pending
         }
     }
 }
@@ -443,6 +459,16 @@ fn join(have: &Observed, balancer: &LoadBalancer, settings: &Settings) -> Result
         );
     }
     Ok(())
+}
+
+/// Nothing to prove the server's name with.
+fn no_certificate() -> Reason {
+    Reason::error(
+        Code::CertificateNotFound,
+        "a port terminates TLS, and its Secret can't be read yet",
+    )
+    .at("landfall.dev/tls-secret")
+    .remedy("no action is needed if the API server is about to answer; else check the Secret")
 }
 
 /// Nothing to send traffic to.

@@ -2,6 +2,7 @@
 
 mod audit;
 mod certificate;
+mod certificates;
 mod content;
 pub(crate) mod drift;
 pub(crate) mod floating_ips;
@@ -21,6 +22,7 @@ use landfall_model::provider::ProviderError;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
+use crate::certificates::CertificateView;
 use crate::client::ApiError;
 use crate::errors::failure;
 use crate::fares::{Trouble, trouble_of};
@@ -93,6 +95,7 @@ impl OpenStack {
             leaving: HashSet::new(),
             others: Vec::new(),
             listener_tags: Vec::new(),
+            certificates: CertificateView::default(),
             trouble,
         }
     }

@@ -18,7 +18,12 @@ pub(crate) struct Record {
     pub(crate) fingerprint: String,
     /// The user named the load balancer.
     pub(crate) given: bool,
+    /// The Service has certificates of Secrets in Barbican.
+    pub(crate) certified: bool,
 }
+
+/// The word by which a record says that the Service has certificates in Barbican.
+const CERTIFIED: &str = "tls";
 
 /// What stands between the record of the first load balancer and that of the second.
 const BESIDE: &str = " + ";
@@ -58,12 +63,15 @@ impl Record {
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let given = text.ends_with(RECORD_OF_GIVEN);
+        let first = text.split(BESIDE).next().unwrap_or_default();
+        let certified = first.split(' ').skip(3).any(|word| word == CERTIFIED);
         let mut words = text.split(' ');
         let record = Self {
             balancer: words.next()?.to_owned(),
             token: words.next()?.to_owned(),
             fingerprint: words.next()?.to_owned(),
             given,
+            certified,
         };
         Some(record)
     }
@@ -78,6 +86,7 @@ impl Record {
         let shape = self.fingerprint.split_once('-').map(|(shape, _)| shape);
         let same = before.balancer == self.balancer
             && before.given == self.given
+            && before.certified == self.certified
             && before.fingerprint.split_once('-').map(|(shape, _)| shape) == shape;
         // Of two changes in one second, the old record would vouch for what the first one left.
         let reported_apart = before.token != self.token || before.fingerprint == self.fingerprint;
@@ -94,12 +103,11 @@ impl Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let given = if self.given { RECORD_OF_GIVEN } else { "" };
-        write!(
-            f,
-            "{} {} {}{given}",
-            self.balancer, self.token, self.fingerprint
-        )
+        write!(f, "{} {} {}", self.balancer, self.token, self.fingerprint)?;
+        if self.certified {
+            write!(f, " {CERTIFIED}")?;
+        }
+        f.write_str(if self.given { RECORD_OF_GIVEN } else { "" })
     }
 }
 
@@ -107,6 +115,11 @@ impl fmt::Display for Record {
 /// shares.
 pub(crate) fn owned(intent: &Intent) -> bool {
     Record::of(intent).is_some_and(|record| !record.given)
+}
+
+/// Whether the Service has certificates in Barbican, by the record on it.
+pub(crate) fn is_certified(intent: &Intent) -> bool {
+    Record::of(intent).is_some_and(|record| record.certified)
 }
 
 /// Whether we wrote the id that the Service names.
@@ -132,6 +145,8 @@ mod tests {
             ("lb 1 s-m", "lb 2 s-n", true),
             ("lb 1 s-m", "lb 2 s-m", true),
             ("lb 1 s-m given", "lb 2 s-n given", true),
+            ("lb 1 s-m tls given", "lb 2 s-n tls given", true),
+            ("lb 1 s-m", "lb 2 s-m tls", false),
             ("lb 1 s-m + six 1 s-m", "lb 2 s-n + six 1 s-m", true),
             // Other listeners, another load balancer, or one load balancer more.
             ("lb 1 s-m", "lb 2 t-m", false),

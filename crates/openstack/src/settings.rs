@@ -134,15 +134,10 @@ impl Settings {
 /// What Octavia makes of each option.
 fn support(option: OptionId) -> Support {
     let why = match option {
-        OptionId::TlsSecret => {
-            "Octavia reads certificates from Barbican only; put it there and name it in \
-                         loadbalancer.openstack.org/default-tls-container-ref"
-        }
         OptionId::Drain => "Octavia closes connections of removed members",
         OptionId::AcceptProxyProtocolFrom => "Octavia's listeners accept no PROXY headers",
         OptionId::Endpoints => "members are the nodes of the cluster",
         OptionId::MemberProtocol => "Octavia speaks HTTP/1.1 to members",
-        OptionId::TlsMinimumVersion => "versions of TLS are part of Octavia's configuration",
         OptionId::TlsStrictNames => {
             "Octavia gives clients without a known name the first certificate"
         }
@@ -175,6 +170,8 @@ fn support(option: OptionId) -> Support {
         | OptionId::Hostname
         | OptionId::Algorithm
         | OptionId::Mode
+        | OptionId::TlsSecret
+        | OptionId::TlsMinimumVersion
         | OptionId::ForwardedHeaders
         | OptionId::ProxyProtocol
         | OptionId::ConnectionLimit
@@ -228,7 +225,7 @@ mod tests {
     use super::*;
 
     /// What Octavia is asked for when a Service says so.
-    const HONOURED: [&str; 23] = [
+    const HONOURED: [&str; 25] = [
         "addresses",
         "algorithm",
         "backup-members",
@@ -252,6 +249,8 @@ mod tests {
         "timeout-member-connect",
         "timeout-member-data",
         "timeout-tcp-inspect",
+        "tls-minimum-version",
+        "tls-secret",
     ];
 
     #[test]

@@ -107,6 +107,12 @@ fn of_one(intent: &Intent, have: &Observed, settings: &Settings) -> ProviderStat
         status if status.is_pending() => standing.waiting.extend(have.stuck.clone()),
         _ => standing.waiting.extend(no_traffic(have, balancer, *owner)),
     }
+    if target.listeners.iter().any(|it| it.pending) {
+        standing.waiting.push(Reason::info(
+            Code::Progressing,
+            "the certificate of a Secret is not in Barbican yet",
+        ));
+    }
     standing.marks = marks(intent, have, target, balancer, *owner, address);
     let open = is_open(intent, &standing);
     // The address of another's load balancer serves others before this Service has its ports there.
@@ -329,19 +335,26 @@ fn marks(
     let before = Record::of(intent);
     // What is still to be changed is not vouched for: the next process has to read it.
     let seen = !have.assumed && is_as_wanted(have, target, balancer, owner);
+    let needs = target.listeners.iter().any(|it| it.pending);
+    let certified = needs || !have.certificates.there.is_empty();
     let record = match (&balancer.updated_at, before) {
         (Some(token), _) if seen => Record {
             balancer: balancer.id.to_string(),
             token: token.replace(' ', "T"),
             fingerprint: fingerprint(&target.listeners),
             given,
+            certified,
         },
-        (_, Some(before)) if before.balancer == balancer.id.as_str() => before,
+        (_, Some(before)) if before.balancer == balancer.id.as_str() => Record {
+            certified: before.certified || certified,
+            ..before
+        },
         _ => Record {
             balancer: balancer.id.to_string(),
             token: "-".to_owned(),
             fingerprint: "-".to_owned(),
             given,
+            certified,
         },
     };
     marks.insert(RECORD.to_owned(), record.to_string());

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use landfall_model::Uid;
+use landfall_model::listener::Certificate;
 use serde::Serialize;
 use serde_json::{Map, json};
 
+use crate::client::Tagged;
 use crate::objects::{Id, Member};
 use crate::requests::{
     FloatingIpRequest, ListenerRequest, LoadBalancerRequest, MemberRequest, MonitorRequest,
@@ -245,6 +248,37 @@ pub enum Step {
         /// Whether a group comes to them, or leaves them.
         joins: bool,
     },
+    /// Set the tags of a floating IP or of a security group.
+    SetTags {
+        /// Of which kind of object.
+        #[serde(skip)]
+        of: Tagged,
+        /// Which.
+        id: Id,
+        /// Its address or name.
+        name: String,
+        /// All its tags afterwards.
+        tags: Vec<String>,
+    },
+    /// Put the certificate of a Secret into Barbican.
+    CreateCertificate {
+        /// The name of the container, and of the secrets in it.
+        name: String,
+        /// The Secret.
+        source: String,
+        /// The certificate.
+        #[serde(skip)]
+        certificate: Arc<Certificate>,
+    },
+    /// Delete a certificate in Barbican.
+    DeleteCertificate {
+        /// The container.
+        container: Id,
+        /// Its name.
+        name: String,
+        /// The secrets in it.
+        secrets: Vec<Id>,
+    },
     /// Delete a security group.
     DeleteGroup {
         /// Which.
@@ -304,6 +338,9 @@ impl Step {
                 | Self::DeleteRule { .. }
                 | Self::SetPortGroups { .. }
                 | Self::DeleteGroup { .. }
+                | Self::SetTags { .. }
+                | Self::CreateCertificate { .. }
+                | Self::DeleteCertificate { .. }
         )
     }
 
@@ -375,6 +412,13 @@ impl Step {
                 }
             }
             Self::DeleteGroup { name, .. } => write!(f, "delete security group {name}"),
+            Self::SetTags { name, tags, .. } => {
+                write!(f, "set tags of {name}: {}", tags.join(", "))
+            }
+            Self::CreateCertificate { source, .. } => {
+                write!(f, "create certificate of Secret {source}")
+            }
+            Self::DeleteCertificate { name, .. } => write!(f, "delete certificate {name}"),
             _ => Ok(()),
         }
     }

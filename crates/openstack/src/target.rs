@@ -8,17 +8,19 @@ mod monitor;
 mod ranges;
 pub(crate) mod secondary;
 mod support;
+mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use landfall_model::listener::{Algorithm, AllowedSources, Mode, ProxyProtocol, Timeouts};
+use landfall_model::listener::{Algorithm, AllowedSources, ProxyProtocol, Timeouts};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Listener, LoadBalancerSpec, Protocol, Reason};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::certificates::CertificateView;
 use crate::features::Features;
 use crate::names::Names;
 use crate::objects::{
@@ -56,6 +58,22 @@ pub struct WantedListener {
     pub all_headers: bool,
     /// The certificate.
     pub tls: Option<String>,
+    /// Further certificates, which clients get by the name that they ask for; `None`: as they are.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sni: Option<BTreeSet<String>>,
+    /// The versions of TLS; `None`: as they are, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tls_versions: Option<BTreeSet<String>>,
+    /// The ciphers of TLS; `None`: as they are, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tls_ciphers: Option<String>,
+    /// The protocols offered by ALPN; `None`: as they are, or Octavia's default.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub alpn: Option<Vec<String>>,
+    /// A certificate that it needs can't be named yet. Until then what is there stays, and follows
+    /// the nodes.
+    #[serde(skip)]
+    pub pending: bool,
     /// Clients that may connect; `None`: not for this provider.
     pub allowed: Option<BTreeSet<String>>,
     /// Tags.
@@ -158,6 +176,7 @@ fn listeners(basis: &Basis<'_>, choice: &Choice) -> (Vec<WantedListener>, Vec<Re
         // A new load balancer would be refused as a whole: its pools get it once they are there.
         tries_source_ip: basis.balancer.is_some(),
         takes_source_ip: basis.takes_source_ip,
+        certificates: basis.certificates,
         reasons: Vec::new(),
     };
     let spec = basis.spec;
@@ -203,6 +222,7 @@ struct ListenerBuilder<'a> {
     member_subnet: Option<&'a Id>,
     tries_source_ip: bool,
     takes_source_ip: Option<bool>,
+    certificates: &'a CertificateView,
     reasons: Vec<Reason>,
 }
 
@@ -235,11 +255,8 @@ impl WantedListener {
 
 impl ListenerBuilder<'_> {
     fn listener(&mut self, index: usize, listener: &Listener) -> WantedListener {
-        let tcp = listener.key.protocol == Protocol::Tcp;
-        // The certificate is for all ports, except where a port is to pass bytes unread.
-        let passes = listener.said.mode && matches!(listener.mode, Mode::Stream);
-        let tls = self.choice.tls.clone().filter(|_| tcp && !passes);
-        let protocol = match (&tls, listener.mode.http()) {
+        let ending = self.ending(listener);
+        let protocol = match (&ending, listener.mode.http()) {
             (Some(_), _) => ListenerProtocol::TerminatedHttps,
             (None, Some(_)) => ListenerProtocol::Http,
             (None, None) => match listener.key.protocol {
@@ -279,7 +296,12 @@ impl ListenerBuilder<'_> {
                 .then(|| ListenerTimeouts::of(&listener.timeouts)),
             all_headers: listener.said.headers && listener.mode.http().is_some(),
             headers,
-            tls,
+            tls: ending.as_ref().and_then(|it| it.certificate.clone()),
+            sni: ending.as_ref().and_then(|it| it.others.clone()),
+            tls_versions: ending.as_ref().and_then(|it| it.versions.clone()),
+            tls_ciphers: ending.as_ref().and_then(|it| it.ciphers.clone()),
+            alpn: ending.as_ref().and_then(|it| it.alpn.clone()),
+            pending: ending.is_some_and(|it| it.pending),
             allowed: self
                 .features
                 .allowed_cidrs()

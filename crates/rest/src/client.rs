@@ -76,6 +76,7 @@ pub struct At<'a, S> {
     path: &'a [&'a str],
     query: Query<'a>,
     envelope: Option<&'static str>,
+    private: bool,
 }
 
 /// A request that changes something.
@@ -106,6 +107,7 @@ impl<'a, S: Copy + fmt::Display> At<'a, S> {
             path,
             query: &[],
             envelope: None,
+            private: false,
         }
     }
 
@@ -120,6 +122,15 @@ impl<'a, S: Copy + fmt::Display> At<'a, S> {
     pub const fn envelope(self, envelope: &'static str) -> Self {
         Self {
             envelope: Some(envelope),
+            ..self
+        }
+    }
+
+    /// Keeps bodies out of traces: they hold secrets.
+    #[must_use]
+    pub const fn private(self) -> Self {
+        Self {
+            private: true,
             ..self
         }
     }
@@ -324,6 +335,7 @@ impl<A: Api> Client<A> {
         let request = ApiRequest {
             auth: Some(session),
             if_match: change.if_match.clone(),
+            private: at.private,
             ..ApiRequest::new(change.method.clone(), url, at.resource, timeout)
         };
         let size = body.as_ref().map_or(0, Bytes::len);

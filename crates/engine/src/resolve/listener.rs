@@ -8,6 +8,7 @@ use landfall_model::dialect::{
 use landfall_model::listener::{
     AllowedSources, ClientAffinity, ExplicitFields, Http, Listener, Mode, ProxyProtocol, Timeouts,
 };
+use landfall_model::provider::Target;
 use landfall_model::rows::ServicePort;
 use landfall_model::{Code, Pool, Protocol, Reason};
 
@@ -41,7 +42,9 @@ pub(super) fn build(
     let tcp = port.protocol == Protocol::Tcp;
     let choice = mode_choice(layers, tcp, findings);
     let mode = mode(scene, index, port, layers, choice.as_ref(), findings);
-    let mut closed = scene.world.secrets_unavailable() && lacks_certificate(&mode);
+    // What a cloud serves already goes on with the certificate that it has.
+    let here = scene.profile.target != Target::Node;
+    let mut closed = here && scene.world.secrets_unavailable() && lacks_certificate(&mode);
     let member_tls = match tls::toward_members(scene, layers, tcp, findings) {
         TowardMembers::Known(tls) => tls,
         TowardMembers::Unreadable => {

@@ -283,11 +283,12 @@ fn unusable(auth_url: &str, error: &ApiError) -> Unusable {
     ))
 }
 
-const KINDS: [OrphanKind; 4] = [
+const KINDS: [OrphanKind; 5] = [
     OrphanKind::FloatingIp,
     OrphanKind::LoadBalancer,
     OrphanKind::SecurityGroupRule,
     OrphanKind::SecurityGroup,
+    OrphanKind::Certificate,
 ];
 
 fn words(kind: OrphanKind) -> &'static str {
@@ -296,6 +297,7 @@ fn words(kind: OrphanKind) -> &'static str {
         OrphanKind::LoadBalancer => "load balancer",
         OrphanKind::SecurityGroupRule => "security group rule",
         OrphanKind::SecurityGroup => "security group",
+        OrphanKind::Certificate => "certificate",
     }
 }
 
@@ -324,7 +326,7 @@ fn is_owned_by_uid(orphan: &orphans::Orphan, owners: &[Owner]) -> bool {
         orphan.name.ends_with(&format!("-{namespace}-{name}"))
     };
     match orphan.kind {
-        OrphanKind::SecurityGroupRule => true,
+        OrphanKind::SecurityGroupRule | OrphanKind::Certificate => true,
         OrphanKind::SecurityGroup => owners.iter().any(is_for),
         OrphanKind::FloatingIp | OrphanKind::LoadBalancer => false,
     }

@@ -5,6 +5,7 @@
 //! What Octavia would refuse is an error here as there. Options that choose among things that only
 //! a cloud has become a warning.
 
+mod own;
 mod parse;
 
 use parse::{
@@ -51,6 +52,7 @@ const TIMEOUT: &str = "milliseconds, from 0 to 2073600000 (on OpenStack; elsewhe
 const NO_CLOUD_NETWORK: &str = "it selects a network of a cloud; there are none here, and address \
                                pools are used instead";
 const NO_CLOUD_OBJECT: &str = "it names or marks objects in Octavia; there are none here";
+const THE_DEFAULT_OF_OCTAVIA: &str = "Octavia has a setting for it; there is none here";
 
 const ROWS: &[OptionRow] = &[
     OptionRow {
@@ -486,4 +488,10 @@ const ROWS: &[OptionRow] = &[
         NO_CLOUD_OBJECT,
         |service, it| list(&mut service.extensions.openstack.pool_tags, it),
     ),
+    own::FLOATING_IP_TAGS,
+    own::GROUP_TAGS,
+    own::SNI_CONTAINERS,
+    own::VERSIONS,
+    own::CIPHERS,
+    own::ALPN,
 ];

@@ -5,7 +5,7 @@ use landfall_model::provider::Applied;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::{ApiError, ErrorKind};
+use crate::client::{ApiError, ErrorKind, Tagged};
 use crate::memory::afterwards;
 use crate::objects::{FloatingIp, Id, Port, SecurityGroup};
 use crate::provider::OpenStack;
@@ -26,7 +26,11 @@ impl OpenStack {
                 Step::CreateFloatingIp { .. }
                 | Step::AttachFloatingIp { .. }
                 | Step::DetachFloatingIp { .. }
-                | Step::DeleteFloatingIp { .. } => memory.floating_written = Some(afterwards()),
+                | Step::DeleteFloatingIp { .. }
+                | Step::SetTags {
+                    of: Tagged::FloatingIp,
+                    ..
+                } => memory.floating_written = Some(afterwards()),
                 _ => memory.groups_written = Some(afterwards()),
             }
         }
@@ -77,8 +81,26 @@ impl OpenStack {
                     .await;
                 Ok(())
             }
+            Step::SetTags { of, id, tags, .. } => self.set_tags(*of, id, tags).await,
             _ => self.send_group(step).await,
         }
+    }
+
+    async fn set_tags(&self, of: Tagged, id: &Id, tags: &[String]) -> Result<(), ApiError> {
+        self.cloud.put_tags(of, id, tags).await?;
+        let floating_ips = |all: &mut Vec<FloatingIp>| {
+            for it in all.iter_mut().filter(|it| it.id == *id) {
+                it.tags = tags.to_vec();
+            }
+        };
+        self.lists.floating_ips.amend(floating_ips).await;
+        let groups = |all: &mut Vec<SecurityGroup>| {
+            for it in all.iter_mut().filter(|it| it.id == *id) {
+                it.tags = tags.to_vec();
+            }
+        };
+        self.lists.groups.amend(groups).await;
+        Ok(())
     }
 
     /// A write to security groups or ports.

@@ -75,10 +75,14 @@ impl Api for OpenStackApi {
     ) -> Result<Option<Url>, String> {
         let links = envelope.get(&format!("{collection}_links"));
         let mut links = links.and_then(Value::as_array).into_iter().flatten();
-        let Some(next) = links.find(|link| link["rel"] == "next") else {
-            return Ok(None);
+        let next = links.find(|link| link["rel"] == "next");
+        // Barbican writes the address alone.
+        let alone = envelope.get("next").and_then(Value::as_str);
+        let href = match (next, alone) {
+            (Some(next), _) => next["href"].as_str().unwrap_or_default(),
+            (None, Some(href)) => href,
+            (None, None) => return Ok(None),
         };
-        let href = next["href"].as_str().unwrap_or_default();
         let (_, link_query) = href
             .split_once('?')
             .ok_or_else(|| format!("the link to the next page is invalid: {href:?}"))?;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::client::ApiError;
 use crate::objects::{
-    FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, SecurityGroup,
+    Container, FloatingIp, Listener, LoadBalancer, Monitor, Network, Pool, Port, SecurityGroup,
 };
 
 /// A list and when it was asked for.
@@ -67,4 +67,5 @@ pub(crate) struct Lists {
     pub(crate) networks: Listed<Network>,
     pub(crate) groups: Listed<SecurityGroup>,
     pub(crate) ports: Listed<Port>,
+    pub(crate) containers: Listed<Container>,
 }

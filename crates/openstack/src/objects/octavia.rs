@@ -133,6 +133,15 @@ pub struct Listener {
     pub insert_headers: BTreeMap<String, String>,
     /// The certificate in Barbican.
     pub default_tls_container_ref: Option<String>,
+    /// Further certificates, which clients get by the name that they ask for.
+    #[serde(deserialize_with = "null_is_default")]
+    pub sni_container_refs: Vec<String>,
+    /// The versions of TLS that it speaks (API 2.17).
+    pub tls_versions: Option<Vec<String>>,
+    /// The ciphers that it knows, in OpenSSL's words (API 2.15).
+    pub tls_ciphers: Option<String>,
+    /// The protocols that it offers by ALPN (API 2.20).
+    pub alpn_protocols: Option<Vec<String>>,
     /// Whether it is in use; `None`: it is not known.
     pub admin_state_up: Option<bool>,
     /// The pool that serves it.

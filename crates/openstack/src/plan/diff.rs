@@ -64,7 +64,12 @@ impl Diff<'_> {
         }
         let mut kept = Vec::new();
         let mut sorted = Sorted::default();
+        let pending = wanted.iter().any(|it| it.pending);
         for it in wanted {
+            if it.pending {
+                self.stay(it, plan, &mut sorted);
+                continue;
+            }
             let mut changes = Plan::default();
             match self.there(it) {
                 Some(listener) => self.change(listener, it, wanted, &mut changes),
@@ -75,7 +80,8 @@ impl Diff<'_> {
             }
             self.sort_out(Some(it), changes, plan, &mut sorted);
         }
-        for listener in self.ours() {
+        // What serves stays until it is known what takes its place.
+        for listener in self.ours().filter(|_| !pending) {
             let needed = if is_tried(listener) {
                 wanted.iter().any(|it| self.makes_way_for(it, listener))
             } else {
@@ -90,7 +96,9 @@ impl Diff<'_> {
             }
         }
         let mut left_over = Plan::default();
-        self.delete_left_over(wanted, &mut left_over);
+        if !pending {
+            self.delete_left_over(wanted, &mut left_over);
+        }
         self.sort_out(None, left_over, plan, &mut sorted);
         plan.steps.extend(sorted.last.steps);
         Ok(sorted.held)

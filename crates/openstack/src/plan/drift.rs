@@ -30,6 +30,9 @@ pub(crate) fn drift(intent: &Intent, have: &Observed) -> Option<Vec<String>> {
     if have.assumed || refused || balancer.provisioning_status != Provisioning::Active {
         return None;
     }
+    if target.listeners.iter().any(|it| it.pending) {
+        return None;
+    }
     if matches!(have.content, Content::AsWanted) {
         return Some(Vec::new());
     }

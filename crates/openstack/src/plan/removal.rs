@@ -4,7 +4,7 @@
 use landfall_model::plan::Plan;
 
 use super::waiting::{make_certain, wait};
-use super::{Planned, diff, floating_ip, groups};
+use super::{Planned, certificates, diff, floating_ip, groups};
 use crate::names::{KEEPS_FLOATING_IP, SERVICE_PREFIX};
 use crate::notices::in_error;
 use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
@@ -32,6 +32,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         Found::Nothing => {
             // The load balancer is gone; what it left is not.
             floating_ip::release(have, keep_floating_ip, &mut plan);
+            certificates::delete_unneeded(have, &mut plan);
             return Ok(plan);
         }
         // One of several is the Service's: a Service that lets it go now is never reconciled again.
@@ -80,23 +81,31 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
         return Ok(plan);
     }
     take_apart(have, balancer, *owner, false, &mut plan);
+    if plan.is_empty() && !have.assumed {
+        certificates::delete_unneeded(have, &mut plan);
+    }
     // While its last change is only taken to be done, something may yet stay behind.
     if uses && !(plan.is_empty() && have.assumed) {
         let mut tags = tags_without(have, balancer, &own, settings);
         note_kept(&mut tags, *owner, keep_floating_ip);
-        plan.push(
-            Step::UpdateLoadBalancer {
-                load_balancer: balancer.id.clone(),
-                changes: LoadBalancerRequest {
-                    tags: Some(tags),
-                    ..LoadBalancerRequest::default()
-                },
-            },
-            "the Service leaves the load balancer",
-        );
+        leave(balancer, tags, &mut plan);
     }
     make_certain(have, balancer, &mut plan);
     Ok(plan)
+}
+
+/// Appends what leaves a load balancer to others: the tags that it has afterwards.
+fn leave(balancer: &LoadBalancer, tags: Vec<String>, plan: &mut Plan<Step>) {
+    plan.push(
+        Step::UpdateLoadBalancer {
+            load_balancer: balancer.id.clone(),
+            changes: LoadBalancerRequest {
+                tags: Some(tags),
+                ..LoadBalancerRequest::default()
+            },
+        },
+        "the Service leaves the load balancer",
+    );
 }
 
 /// Whether the Service for which a load balancer was made wanted its floating IP kept when it left.

@@ -7,7 +7,7 @@ use landfall_model::plan::Plan;
 use crate::graph::Graph;
 use crate::names::{SERVICE_PREFIX, UID_PREFIX, child_prefix, cluster_of, renamed};
 use crate::objects::{Id, LoadBalancer};
-use crate::observed::{Content, Observed};
+use crate::observed::{Content, Goal, Observed};
 use crate::requests::{
     ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest, tags_of_new,
 };
@@ -141,13 +141,17 @@ pub(super) fn tag(
         sharer.as_ref().is_some_and(missing)
     };
     let unmarked = changes && unmarked;
-    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) && !unmarked {
+    // It keeps floating IPs away, and those that come from it.
+    let mark = have.names.internal_tag();
+    let inside = !owner && is_internal(have);
+    let marks = inside == missing(&mark);
+    if !missing(&have.names.load_balancer) && !extra.iter().any(missing) && !unmarked && !marks {
         return;
     }
     let mut tags: Vec<String> = balancer
         .tags
         .iter()
-        .filter(|tag| !tag.is_empty())
+        .filter(|tag| !tag.is_empty() && (inside || **tag != mark))
         .cloned()
         .collect();
     let ours = if owner {
@@ -155,6 +159,7 @@ pub(super) fn tag(
     } else {
         let mut ours = vec![have.names.load_balancer.clone()];
         ours.extend(sharer);
+        ours.extend(inside.then_some(mark));
         ours.extend(extra.iter().cloned());
         ours
     };
@@ -178,6 +183,14 @@ pub(super) fn tag(
     plan.push(step, because);
 }
 
+/// Whether the Service is to be reached from inside only.
+fn is_internal(have: &Observed) -> bool {
+    match &have.goal {
+        Goal::Exists(target) => target.choice.internal,
+        Goal::Gone { .. } => false,
+    }
+}
+
 /// The mark of our cluster on a load balancer that was made for a Service of another one, or by a
 /// controller that leaves no mark: that cluster's name may be ours, too. What a person made belongs
 /// to no cluster.
@@ -199,7 +212,8 @@ pub(super) fn tags_without(
     settings: &Settings,
 ) -> Vec<String> {
     let names = &have.names;
-    let leaves = |tag: &&String| own.contains(tag) || **tag == names.uid_tag;
+    let mark = names.internal_tag();
+    let leaves = |tag: &&String| own.contains(tag) || [&names.uid_tag, &mark].contains(tag);
     // The Service that it was made for is another cluster's, which may have the name of ours.
     let theirs = names.of_another_cluster(&balancer.tags);
     let of_us = |tag: &&String| {

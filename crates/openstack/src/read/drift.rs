@@ -83,6 +83,10 @@ fn same_listener(known: &Listener, now: &Listener, graph: &Graph) -> bool {
         && known.timeout_tcp_inspect == now.timeout_tcp_inspect
         && known.insert_headers == now.insert_headers
         && known.default_tls_container_ref == now.default_tls_container_ref
+        && set(&known.sni_container_refs) == set(&now.sni_container_refs)
+        && known.tls_versions == now.tls_versions
+        && known.tls_ciphers == now.tls_ciphers
+        && known.alpn_protocols == now.alpn_protocols
         && set(known.allowed_cidrs.as_deref().unwrap_or_default())
             == set(now.allowed_cidrs.as_deref().unwrap_or_default())
         && set(&known.tags) == set(&now.tags)

@@ -4,13 +4,31 @@ use landfall_model::{Code, Intent, Reason};
 
 use super::ObserveError;
 use crate::client::ApiError;
-use crate::names::{Names, listed};
+use crate::names::{INTERNAL_PREFIX, Names, listed};
 use crate::objects::{FloatingIp, LoadBalancer, Provisioning};
 use crate::observed::{Found, Goal, Observed};
+use crate::ownership::floating_ips::FloatingIpQuery;
 use crate::provider::OpenStack;
-use crate::target::is_floating;
+use crate::target::{Target, is_floating};
 
 impl OpenStack {
+    /// Whether a floating IP leads to a load balancer.
+    pub(super) async fn is_reached(
+        &self,
+        names: &Names,
+        balancer: Option<&LoadBalancer>,
+    ) -> Result<bool, ApiError> {
+        let port = balancer.and_then(|it| it.vip_port_id.as_ref());
+        if port.is_none() {
+            return Ok(false);
+        }
+        let sought = FloatingIpQuery {
+            port,
+            ..FloatingIpQuery::of(names)
+        };
+        Ok(self.floating_ips(&sought).await?.attached.is_some())
+    }
+
     /// Notes which others use the Service's own load balancer, where it may have to be recreated or
     /// its floating IP is not wanted. That one stays while there are others.
     pub(super) async fn note_others(
@@ -29,6 +47,13 @@ impl OpenStack {
         else {
             return Ok(());
         };
+        if is_kept_inside(intent, target, balancer, have.addressing.attached.as_ref()) {
+            let reason = stays_internal(intent, balancer);
+            target.reasons.push(reason);
+            // It is as internal as it was, and published so.
+            target.choice.internal = true;
+            return Ok(());
+        }
         let unwanted = have.addressing.attached.as_ref();
         let unwanted = unwanted.filter(|_| !is_floating(target, balancer));
         let broken = balancer.provisioning_status == Provisioning::Error;
@@ -70,6 +95,50 @@ impl OpenStack {
         }
         Ok(others)
     }
+}
+
+/// Whether a Service would get a floating IP on a load balancer that internal Services share. One
+/// that had one before has it again: they have come since.
+fn is_kept_inside(
+    intent: &Intent,
+    target: &Target,
+    balancer: &LoadBalancer,
+    attached: Option<&FloatingIp>,
+) -> bool {
+    let mut tags = balancer.tags.iter();
+    let spec = intent.load_balancer.as_ref();
+    let held = spec.map_or(&[][..], |spec| &spec.address.held);
+    let further = balancer.additional_vips.iter();
+    let vips: Vec<_> = further
+        .filter_map(|vip| vip.ip_address)
+        .chain(balancer.vip_address)
+        .collect();
+    attached.is_none()
+        && is_floating(target, balancer)
+        && tags.any(|tag| tag.starts_with(INTERNAL_PREFIX))
+        && held.iter().all(|address| vips.contains(address))
+}
+
+/// That a load balancer gets no floating IP while internal Services share it.
+fn stays_internal(intent: &Intent, balancer: &LoadBalancer) -> Reason {
+    let reason = Reason::error(
+        Code::ConflictingOptions,
+        format!(
+            "load balancer {} gets no floating IP while internal Services share it: it would lead \
+            to their listeners, too; what is there goes on as it is",
+            balancer.id
+        ),
+    );
+    let reason = match &intent.extensions.openstack.internal {
+        Some(given) => reason
+            .at_annotation(&given.annotation)
+            .value(given.value.to_string()),
+        None => reason.at("[LoadBalancer] internal-lb"),
+    };
+    reason.remedy(
+        "make the Service internal again, or have the others leave the load balancer: it gets its \
+        floating IP once no internal one uses it",
+    )
 }
 
 /// That a load balancer can't become internal while others use it.

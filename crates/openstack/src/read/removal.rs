@@ -74,6 +74,7 @@ impl OpenStack {
                 .await?;
         }
         have.groups = self.groups_before_removal(&have).await?;
+        have.certificates = self.read_certificates(intent, None, &have.names).await;
         Ok(have)
     }
 

@@ -36,10 +36,12 @@ impl OpenStack {
         choice.address = requested.find(|it| Family::of(*it) == choice.family());
         let (mut found, assumed) = self.search(intent, &names).await?;
         let balancer = found.balancer().cloned();
-        // It would be reached from outside all the same, by the owner's floating IP.
         let shares = matches!(found, Found::One { owner: false, .. });
-        let exposed = (choice.internal && shares).then(|| exposed_by_owner(balancer.as_ref()));
-        choice.internal &= !shares;
+        // It would be reached from outside all the same, by the owner's floating IP.
+        let reached =
+            choice.internal && shares && self.is_reached(&names, balancer.as_ref()).await?;
+        let exposed = reached.then(|| exposed_by_owner(balancer.as_ref()));
+        choice.internal &= !reached;
         let provider = balancer
             .as_ref()
             .map_or(&choice.provider, |it| &it.provider);
@@ -54,6 +56,7 @@ impl OpenStack {
         );
         let (spec, unguarded) = self.with_reachable_members(spec, &choice, features).await?;
         notices.extend(unguarded);
+        let certificates = self.read_certificates(intent, Some(&*spec), &names).await;
         let basis = Basis {
             intent,
             spec: &spec,
@@ -63,9 +66,11 @@ impl OpenStack {
             balancer: balancer.as_ref(),
             chosen: !shares && place.is_none() && unmet.is_empty(),
             takes_source_ip: self.memory().caches.ovn_takes_source_ip,
+            certificates: &certificates,
         };
         let (mut target, noted) = target::build(&basis, choice, exposed);
         target.reasons.splice(0..0, unmet);
+        target.reasons.extend(certificates.problem.clone());
         notices.extend(noted);
         if balancer.is_none() {
             self.second_vip(intent, &spec, &names, &mut target, features)
@@ -76,10 +81,8 @@ impl OpenStack {
         let content = self
             .check_named(intent, balancer.as_ref(), &mut target)
             .await?;
-        if matches!(
-            balancer.as_ref().map(|it| it.provisioning_status),
-            Some(Provisioning::Active)
-        ) {
+        let active = |it: &LoadBalancer| it.provisioning_status == Provisioning::Active;
+        if balancer.as_ref().is_some_and(active) {
             found.settle(&content);
         }
         let mut have = self.observed(
@@ -90,6 +93,7 @@ impl OpenStack {
             (found, assumed),
         );
         have.content = content;
+        have.certificates = certificates;
         have.notices = notices;
         have.in_vain = in_vain;
         have.notices.extend(refused_algorithm(&have));

@@ -4,8 +4,10 @@
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::reason::annotation_field;
 
-use crate::client::{ApiError, ErrorKind};
-use crate::names::{CLUSTER_PREFIX, KEEPS_FLOATING_IP, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX};
+use crate::client::{ApiError, ErrorKind, Tagged};
+use crate::names::{
+    CLUSTER_PREFIX, INTERNAL_PREFIX, KEEPS_FLOATING_IP, SERVICE_PREFIX, SHARER_PREFIX, UID_PREFIX,
+};
 use crate::objects::{ListenerProtocol, PoolProtocol};
 use crate::requests::{ListenerRequest, LoadBalancerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
@@ -49,6 +51,16 @@ const AFFINITY: Named = named("spec.sessionAffinity", &["persistence"]);
 const MONITOR: Named = named("enable-health-monitor", &["monitor"]);
 const PORTS: Named = named("spec.ports", &["protocol_port", "listener"]);
 const ADDRESS: Named = named("addresses", &["address"]);
+const SNI: Named = named("loadbalancer.openstack.org/sni-container-refs", &["sni"]);
+const VERSIONS: Named = named(
+    "loadbalancer.openstack.org/tls-versions",
+    &["tls_versions", "tls version"],
+);
+const CIPHERS: Named = named("loadbalancer.openstack.org/tls-ciphers", &["cipher"]);
+const ALPN: Named = named("loadbalancer.openstack.org/alpn-protocols", &["alpn"]);
+const FLOATING_IP_TAGS: Named = named("loadbalancer.openstack.org/floating-ip-tags", &["tag"]);
+const GROUP_TAGS: Named = named("loadbalancer.openstack.org/security-group-tags", &["tag"]);
+const SECRET: Named = named("tls-secret", &["certificate", "secret"]);
 const BALANCER: Named = named(LOAD_BALANCER_ID, &[]);
 const CLUSTER: Named = named("--cluster-name", &[]);
 const NODES: Named = named("node-selector", &["member"]);
@@ -122,6 +134,12 @@ fn set_by(step: &Step) -> Vec<Named> {
         | Step::DeleteRule { .. }
         | Step::SetPortGroups { .. }
         | Step::DeleteGroup { .. } => vec![GROUPS],
+        Step::SetTags {
+            of: Tagged::FloatingIp,
+            ..
+        } => vec![FLOATING_IP_TAGS],
+        Step::SetTags { .. } => vec![GROUP_TAGS],
+        Step::CreateCertificate { .. } | Step::DeleteCertificate { .. } => vec![SECRET],
         Step::FailOver { .. } | Step::DeleteLoadBalancer { .. } | Step::DeleteFloatingIp { .. } => {
             Vec::new()
         }
@@ -154,6 +172,10 @@ fn of_listener(listener: &WantedListener) -> Vec<Named> {
     let all = |text: &String| text == "0.0.0.0/0" || text == "::/0";
     let restricted = listener.allowed.iter().flatten().any(|it| !all(it));
     let options = [
+        (listener.tls_ciphers.is_some(), CIPHERS),
+        (listener.tls_versions.is_some(), VERSIONS),
+        (listener.alpn.is_some(), ALPN),
+        (listener.sni.is_some(), SNI),
         (listener.tls.is_some(), TLS),
         (http, HEADERS),
         (listener.tags.len() > 1, LISTENER_TAGS),
@@ -183,6 +205,10 @@ fn of_listener_changes(changes: &ListenerRequest) -> Vec<Named> {
     });
     let options = [
         (changes.name.is_some(), CLUSTER),
+        (changes.tls_ciphers.is_some(), CIPHERS),
+        (changes.tls_versions.is_some(), VERSIONS),
+        (changes.alpn_protocols.is_some(), ALPN),
+        (changes.sni_container_refs.is_some(), SNI),
         (changes.default_tls_container_ref.is_some(), TLS),
         (changes.allowed_cidrs.is_some(), RANGES),
         (changes.connection_limit.is_some(), LIMIT),
@@ -253,6 +279,7 @@ fn is_mark(tag: &str) -> bool {
         CLUSTER_PREFIX,
         UID_PREFIX,
         SHARER_PREFIX,
+        INTERNAL_PREFIX,
         KEEPS_FLOATING_IP,
     ];
     marks.iter().any(|mark| tag.starts_with(mark))

@@ -5,6 +5,7 @@ use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 use super::choice::Choice;
 use super::fixed::fixed;
 use super::{Notice, Target, listeners};
+use crate::certificates::CertificateView;
 use crate::features::Features;
 use crate::names::Names;
 use crate::objects::LoadBalancer;
@@ -25,6 +26,8 @@ pub(crate) struct Basis<'a> {
     /// Whether OVN's driver takes the algorithm `SOURCE_IP`; `None`: it is seen when a pool gets
     /// it.
     pub(crate) takes_source_ip: Option<bool>,
+    /// The certificates of its Secrets.
+    pub(crate) certificates: &'a CertificateView,
 }
 
 /// Builds the target of what is chosen, and what there is to say beside it. `exposed` is why the

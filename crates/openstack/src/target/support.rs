@@ -83,19 +83,7 @@ impl ListenerBuilder<'_> {
                     .remedy("remove it, or choose another provider of Octavia"),
             );
         }
-        if let Some(given) = cloud.tls_container.as_ref().filter(asks)
-            && wanted.iter().all(|it| it.tls.is_none())
-        {
-            self.remark(
-                Reason::warning(
-                    Code::OptionNotApplicable,
-                    "this has no effect: no port terminates TLS",
-                )
-                .at_annotation(&given.annotation)
-                .value(given.value.as_str())
-                .remedy("remove it, or set another mode than stream for a TCP port"),
-            );
-        }
+        self.check_unused(wanted);
     }
 
     /// All clients of the Service's families are all: others have no address to connect to.

@@ -46,6 +46,11 @@ async fn nothing_that_is_shown_has_a_secret() {
         let echo = format!("token {token}, password {PASSWORD}");
         match seen.path.as_str() {
             "/octavia/v2.0/lbaas/pools" => Some(fault(400, &echo)),
+            path if path.ends_with("/v1/secrets") => Some(Reply::Full(
+                201,
+                vec![],
+                json!({"secret_ref": "http://cloud/barbican/v1/secrets/s"}).to_string(),
+            )),
             "/octavia/v2.0/lbaas/listeners" => Some(Reply::None(NoAnswer::Lost(echo))),
             "/octavia/v2.0/lbaas/loadbalancers" => Some(Reply::Full(
                 201,
@@ -82,6 +87,10 @@ async fn nothing_that_is_shown_has_a_secret() {
             .await
             .unwrap();
         cloud.port(&Id::new("p")).await.unwrap();
+        // A private key on its way to Barbican.
+        let key = json!({"name": "certificate", "payload": "p4ss is the key"});
+        let reference = cloud.create_secret(key).await.unwrap();
+        assert_eq!(reference, "http://cloud/barbican/v1/secrets/s");
     };
     work.with_subscriber(subscriber).await;
     shown.push(format!("{cloud:?}"));

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
+use landfall_model::listener::Certificate;
 use landfall_model::marks::managed_annotations;
-use landfall_model::rows::{Fact, NodeRow, ServiceRow};
+use landfall_model::rows::{Fact, NodeRow, SecretRow, ServiceRow};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ pub struct Cluster(Arc<Mutex<State>>);
 struct State {
     services: BTreeMap<ServiceKey, ServiceRow>,
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
+    secrets: BTreeMap<ServiceKey, Arc<SecretRow>>,
     events: Vec<(String, Event)>,
     writes: usize,
     /// So many times the status can't be written.
@@ -77,9 +79,11 @@ impl Cluster {
     pub fn facts(&self) -> Vec<Fact> {
         let state = self.state();
         let nodes = state.nodes.values().cloned().map(Fact::Node);
+        let secrets = state.secrets.values().cloned().map(Fact::Secret);
         let services = state.services.values().cloned().map(Arc::new);
         let services = services.map(Fact::Service);
-        nodes.chain(services).chain([Fact::Synced]).collect()
+        let all = nodes.chain(secrets).chain(services);
+        all.chain([Fact::Synced]).collect()
     }
 
     /// Creates or replaces a Service, as `kubectl apply` would: status, marks and finalizer stay.
@@ -129,6 +133,27 @@ impl Cluster {
         let mut state = self.state();
         state.nodes.insert(node.name.clone(), node.clone());
         state.report(Fact::Node(node));
+    }
+
+    /// A Secret of type `kubernetes.io/tls` in the namespace `default`.
+    pub fn put_secret(&self, name: &str, chain: &str, key: &str) {
+        let mut row = SecretRow::clone(&landfall_testkit::build::secret(name));
+        row.certificate = Ok(Arc::new(Certificate {
+            source: row.key.to_string(),
+            chain_pem: chain.as_bytes().to_vec(),
+            key_pem: key.as_bytes().to_vec(),
+        }));
+        let row = Arc::new(row);
+        let mut state = self.state();
+        state.secrets.insert(row.key.clone(), row.clone());
+        state.report(Fact::Secret(row));
+    }
+
+    pub fn remove_secret(&self, name: &str) {
+        let mut state = self.state();
+        let key = ServiceKey::new("default", name);
+        state.secrets.remove(&key);
+        state.report(Fact::SecretGone(key));
     }
 
     pub fn remove_node(&self, name: &str) {

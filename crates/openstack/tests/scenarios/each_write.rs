@@ -15,8 +15,8 @@ use crate::rig::{Picture, Rig};
 use crate::written::{refusal, short};
 
 const CONF: &str = "create-monitor=true\nmanage-security-groups=true";
-const SOON: Duration = Duration::from_secs(900);
-const LONG: Duration = Duration::from_secs(3600);
+pub const SOON: Duration = Duration::from_secs(900);
+pub const LONG: Duration = Duration::from_secs(3600);
 
 /// How a Service is changed: a name, how many ports it has before, what becomes of it, and what
 /// names the option.

@@ -331,7 +331,6 @@ async fn a_check_over_tls_is_octavias_own() {
 #[tokio::test(start_paused = true)]
 async fn what_octavia_is_not_asked_for_is_refused_and_nothing_is_written() {
     for (option, value) in [
-        ("tls-minimum-version", "1.3"),
         ("tls-strict-names", "true"),
         ("https-redirect", "308"),
         ("member-tls", "insecure"),

@@ -296,6 +296,8 @@ async fn s11_a_service_that_shares_does_not_become_internal_and_goes_on_as_it_wa
 async fn s11_an_internal_service_does_not_share() {
     let mut rig = Rig::new("");
     let mine = by_hand(&rig).await;
+    floating_ip_by_hand(&rig, mine.vip_port_id.as_ref()).await;
+    rig.forget();
     let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     rig.apply(second(8080, &mine.id).annotated(key, "true"))
         .await;

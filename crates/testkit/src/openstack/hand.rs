@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::Sim;
+use super::barbican;
 use super::load_balancers::Fate;
 use super::octavia::full;
 use super::wire::{Ask, Row, Service, parse_query, text};
@@ -209,7 +210,9 @@ impl Sim {
     pub fn add_secret(&self) -> String {
         self.world(|world| {
             let id = world.dice.uuid();
-            world.secrets.insert(id.clone());
+            world
+                .secrets
+                .insert(id.clone(), barbican::by_hand("secret"));
             format!("{}/v1/secrets/{id}", world.base(Service::KeyManager))
         })
     }
@@ -218,8 +221,33 @@ impl Sim {
     pub fn add_container(&self) -> String {
         self.world(|world| {
             let id = world.dice.uuid();
-            world.containers.insert(id.clone());
+            world
+                .containers
+                .insert(id.clone(), barbican::by_hand("container"));
             format!("{}/v1/containers/{id}", world.base(Service::KeyManager))
+        })
+    }
+
+    /// The names of all secrets and containers of Barbican, in order.
+    pub fn certificates(&self) -> (Vec<String>, Vec<String>) {
+        let names = |rows: &BTreeMap<String, Row>| {
+            let names = rows.values().map(|row| text(row, "name").to_owned());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            names
+        };
+        self.world(|world| (names(&world.secrets), names(&world.containers)))
+    }
+
+    /// What the secret of a container holds, by its name there: `private_key`.
+    pub fn payload(&self, container: &str, name: &str) -> Option<String> {
+        let id = |reference: &str| reference.rsplit('/').next().map(str::to_owned);
+        self.world(|world| {
+            let row = world.containers.get(&id(container)?)?;
+            let mut parts = row.get("secret_refs")?.as_array()?.iter();
+            let part = parts.find(|part| part["name"] == name)?;
+            let secret = world.secrets.get(&id(part["secret_ref"].as_str()?)?)?;
+            Some(text(secret, "payload").to_owned())
         })
     }
 

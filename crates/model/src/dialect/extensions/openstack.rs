@@ -53,6 +53,18 @@ extension! {
         listener_tags: Vec<String>,
         /// Further tags of the pools.
         pool_tags: Vec<String>,
+        /// Further tags of the floating IP.
+        floating_ip_tags: Vec<String>,
+        /// Further tags of the security group.
+        group_tags: Vec<String>,
+        /// Further certificates in Barbican.
+        sni_containers: Vec<String>,
+        /// The versions of TLS.
+        tls_versions: Vec<String>,
+        /// The ciphers of TLS.
+        tls_ciphers: String,
+        /// The protocols offered by ALPN.
+        alpn_protocols: Vec<String>,
     }
 }
 

@@ -30,6 +30,11 @@ pub(super) fn with_tags(there: &[String], wanted: &[String]) -> Option<Vec<Strin
     Some(tags)
 }
 
+/// What is wanted, unless that is what is there.
+fn other<T: Clone + PartialEq>(wanted: Option<&T>, there: Option<&T>) -> Option<T> {
+    wanted.filter(|_| wanted != there).cloned()
+}
+
 /// What is to be changed of a listener.
 pub(crate) fn listener_changes(listener: &Listener, wanted: &WantedListener) -> ListenerRequest {
     let differs = |is: Option<u64>, shall: u64| (is != Some(shall)).then_some(shall);
@@ -44,6 +49,13 @@ pub(crate) fn listener_changes(listener: &Listener, wanted: &WantedListener) -> 
     if listener.default_tls_container_ref != wanted.tls {
         changes.default_tls_container_ref = Some(wanted.tls.clone().into());
     }
+    let others: BTreeSet<String> = listener.sni_container_refs.iter().cloned().collect();
+    changes.sni_container_refs = other(wanted.sni.as_ref(), Some(&others));
+    let versions = listener.tls_versions.iter().flatten().cloned();
+    let versions: BTreeSet<String> = versions.collect();
+    changes.tls_versions = other(wanted.tls_versions.as_ref(), Some(&versions));
+    changes.tls_ciphers = other(wanted.tls_ciphers.as_ref(), listener.tls_ciphers.as_ref());
+    changes.alpn_protocols = other(wanted.alpn.as_ref(), listener.alpn_protocols.as_ref());
     if let Some(shall) = wanted.timeouts {
         changes.timeout_client_data = differs(listener.timeout_client_data, shall.client_data);
         changes.timeout_member_connect =

@@ -96,6 +96,13 @@ impl Diff<'_> {
         plan.steps.extend(sorted.last.steps);
     }
 
+    /// Lets what serves a port follow the nodes, as it is.
+    pub(super) fn stay(&self, wanted: &WantedListener, plan: &mut Plan<Step>, sorted: &mut Sorted) {
+        if let Some(pool) = self.serving_pool(wanted) {
+            self.follow_in(pool, wanted, sorted, plan);
+        }
+    }
+
     fn follow_in(
         &self,
         pool: &Pool,

@@ -477,6 +477,11 @@ impl Look {
             headers: BTreeMap::new(),
             all_headers: false,
             tls: (protocol == "TERMINATED_HTTPS").then(|| "ref".to_owned()),
+            sni: None,
+            tls_versions: None,
+            tls_ciphers: None,
+            alpn: None,
+            pending: false,
             allowed: Some(BTreeSet::from(["0.0.0.0/0".to_owned()])),
             tags,
             pool: WantedPool {
