@@ -223,7 +223,7 @@ fn audiences<'a>(
 fn intern(routes: &mut Routes) {
     let mut known: BTreeSet<Arc<Attributes>> = BTreeSet::new();
     for attributes in routes.values_mut() {
-        match known.get(attributes) {
+        match known.get(&*attributes) {
             Some(same) => *attributes = Arc::clone(same),
             None => drop(known.insert(Arc::clone(attributes))),
         }
