@@ -132,7 +132,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use landfall_bgp::error::{ConnectProblem, SessionError};
-    use landfall_bgp::notification::{Notification, cease};
+    use landfall_bgp::notification::Notification;
     use landfall_bgp::peer::{Families, Hops, Peer, RemoteAsn, Timers};
     use landfall_bgp::status::Counts;
 
@@ -185,7 +185,12 @@ mod tests {
             why: "as the system says".to_owned(),
             password,
         };
-        let shutdown = Notification::cease(cease::ADMINISTRATIVE_SHUTDOWN, "");
+        let sent = |code, subcode| Notification {
+            code,
+            subcode,
+            data: Box::default(),
+        };
+        let received = |code, subcode| SessionError::Received(sent(code, subcode));
         let cases = [
             // Nothing listens; silent; a wrong password.
             (
@@ -245,15 +250,14 @@ mod tests {
             ),
             // Garbage.
             (
-                SessionError::Invalid(shutdown.clone()),
+                SessionError::Invalid(sent(1, 1)),
                 "InvalidMessage",
                 "router's log",
             ),
-            (
-                SessionError::Received(shutdown),
-                "NotificationReceived",
-                "enable it there",
-            ),
+            // What the router refuses: the AS, a capability; and its operator.
+            (received(2, 2), "NotificationReceived", "myASN"),
+            (received(2, 7), "NotificationReceived", "the same families"),
+            (received(6, 2), "NotificationReceived", "enable it there"),
             (SessionError::BfdDown, "BFDDown", "the link"),
         ];
         for (error, reason, remedy) in cases {
