@@ -103,8 +103,10 @@ async fn each_router_that_misbehaves_has_its_reason_and_a_good_one_notices_nothi
             ..peer(&setup)
         };
         peer.families.ipv6 = false;
-        let routes = routes(&[V4], Attributes::default());
-        Neighbor { peer, routes }
+        Neighbor {
+            peer,
+            routes: routes(&[V4], Attributes::default()),
+        }
     };
     let named = routers.iter();
     let named = named.map(|(name, at, _)| (Arc::<str>::from(*name), neighbor(*at)));

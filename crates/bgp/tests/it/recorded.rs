@@ -110,11 +110,11 @@ impl Player {
                 self.link = Some(self.session.connected(connection, now));
             }
             "received" => {
-                let link = self.link.expect("a connection");
+                let link = self.link.unwrap();
                 self.session.received(link, &unhex(argument), now);
             }
             "closed" => {
-                let link = self.link.take().expect("a connection");
+                let link = self.link.take().unwrap();
                 self.session.closed(link, None, now);
             }
             "announce" => self.session.announce(announced(1), false),
@@ -243,7 +243,7 @@ fn check(kind: Kind, test: &str, file: &str, recorded: &str) {
     }
     assert_eq!(log.lines().count(), recorded.lines().count());
     // It was a whole session: both sides announced, kept it alive, and the router ended it.
-    let up = up.expect("an established session");
+    let up = up.unwrap();
     // FRR returns what it was sent.
     assert!(up.prefixes_received >= 3 && up.counts.updates_malformed == 0);
     assert_eq!((up.prefixes_wanted, up.prefixes_sent), (2, 2));
