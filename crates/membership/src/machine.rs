@@ -405,14 +405,19 @@ impl Machine {
         let others = self.members.values().filter(|it| it.is_present());
         let others = others.map(|it| &it.place).collect();
         let watched = followers(&self.place, others, self.settings.watched);
-        self.watches.retain(|name, _| watched.contains(name));
+        let members = &self.members;
+        self.watches.retain(|name, watch| {
+            let is_present = members.get(name).is_some_and(Member::is_present);
+            watched.contains(name) || watch.is_once && is_present
+        });
         for name in watched {
             let interval = self.settings.interval.as_micros() as u64;
             let random = &mut self.random;
-            self.watches.entry(name).or_insert_with(|| {
+            let watch = self.watches.entry(name).or_insert_with(|| {
                 let wait = Duration::from_micros(random.u64(0..=interval));
                 Watch::new(now + wait, self.settings.timeout)
             });
+            watch.is_once = false;
         }
     }
 }

@@ -627,16 +627,18 @@ fn a_host_that_uses_an_address_is_reported_and_answered_by_a_defence() {
 fn a_host_that_keeps_an_address_is_reported_once_and_another_host_again() {
     let mut scene = Scene::new();
     scene.announce(&[V4], &announcement(Start::Probe));
-    let refused = |scene: &mut Scene, mac| {
+    let refused = |scene: &mut Scene, mac, wait| {
         let outputs = scene.receive(&claims(mac)[0]);
         assert_eq!(scene.state(V4), State::Conflicted);
-        let probed = scene.run(30_000);
+        let probed = scene.run(wait);
         assert!(matches!(probed[..], [Seen::Probe(_, 1)]), "{probed:?}");
         outputs.len()
     };
-    assert_eq!(refused(&mut scene, HOST), 1);
-    assert_eq!(refused(&mut scene, HOST), 0);
-    assert_eq!(refused(&mut scene, PEER), 1, "not known as a peer");
+    assert_eq!(refused(&mut scene, HOST, 200), 1);
+    for wait in [400, 800, 1_600, 3_200, 6_400] {
+        assert_eq!(refused(&mut scene, HOST, wait), 0);
+    }
+    assert_eq!(refused(&mut scene, PEER, 12_800), 1, "not known as a peer");
     scene.run(1_000);
     assert_eq!(scene.state(V4), State::Announcing);
 }

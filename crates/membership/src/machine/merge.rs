@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::watch::Watch;
 use super::{MEMBERS, Machine, Member};
 use crate::member::{Record, Status};
 use crate::packet::{Kind, Packet, SessionId};
@@ -80,6 +81,9 @@ impl Machine {
             Verdict::Suspicion => {
                 held.record.incarnation = record.incarnation;
                 self.send_record(&name, record);
+                // Those that watched it do not any more, and none of them may be this node.
+                let watch = self.watches.entry(name);
+                watch.or_insert_with(|| Watch::once(now, self.settings.timeout));
             }
             Verdict::Take(status) => {
                 let (was, was_dead) = (held.is_present(), held.record.status == Status::Dead);
@@ -166,8 +170,8 @@ impl Machine {
     }
 }
 
-/// Checks a record of a node. Death is never taken over for one that is present: those that watch
-/// it would know.
+/// Checks a record of a node. Death is never taken over for one that is present: this node finds it
+/// out by itself.
 fn verdict(held: &Record, record: &Record) -> Verdict {
     use Status::{Alive, Dead, Left, Suspect};
     match record.incarnation.cmp(&held.incarnation) {

@@ -49,6 +49,31 @@ fn a_node_that_others_hold_for_dead_stays_a_member_and_is_asked() {
 }
 
 #[test]
+fn one_that_others_hold_for_dead_is_watched_until_it_answers_or_is_dead() {
+    let begin = |now| {
+        let mut machine = machine(1, now);
+        machine.merge(now, record(Status::Alive, 5));
+        // In a larger cluster others watch it, and do not once it is dead.
+        machine.watches.clear();
+        machine.merge(now, record(Status::Dead, 5));
+        machine
+    };
+    let start = Instant::now();
+    let mut machine = begin(start);
+    for millis in (0..1_000).step_by(10) {
+        machine.expire(start + Duration::from_millis(millis));
+    }
+    assert!(machine.peers().is_empty());
+    assert!(machine.watches.is_empty());
+
+    let mut machine = begin(start);
+    machine.expire(start);
+    machine.take_answer(&"node-2".into(), machine.number);
+    assert_eq!(machine.peers().len(), 1);
+    assert!(machine.watches.is_empty());
+}
+
+#[test]
 fn a_suspicion_that_is_not_refuted_ends_a_member() {
     let now = Instant::now();
     let mut machine = machine(1, now);

@@ -21,6 +21,8 @@ pub(super) struct Watch {
     /// How long they may be without one. Grows where a suspicion was refuted: then only this node
     /// does not reach the member.
     timeout: Duration,
+    /// It ends with the first answer: another node holds the member for dead.
+    pub(super) is_once: bool,
 }
 
 // === impl Watch ===
@@ -31,6 +33,15 @@ impl Watch {
             next,
             outstanding: VecDeque::new(),
             timeout,
+            is_once: false,
+        }
+    }
+
+    /// Until the first answer.
+    pub(super) fn once(next: Instant, timeout: Duration) -> Self {
+        Self {
+            is_once: true,
+            ..Self::new(next, timeout)
         }
     }
 
@@ -43,13 +54,14 @@ impl Watch {
         Some(*sent + self.timeout)
     }
 
-    /// Takes an answer to a ping: those before it need none any more.
-    fn take_answer(&mut self, number: u64, timeout: Duration) {
+    /// Takes an answer to a ping: those before it need none any more. Returns whether it was one.
+    fn take_answer(&mut self, number: u64, timeout: Duration) -> bool {
         let place = self.outstanding.iter().position(|(it, _)| *it == number);
         if let Some(place) = place {
             self.outstanding.drain(..=place);
             self.timeout = timeout;
         }
+        place.is_some()
     }
 }
 
@@ -145,8 +157,12 @@ impl Machine {
     }
 
     pub(super) fn take_answer(&mut self, name: &Arc<str>, number: u64) {
-        if let Some(watch) = self.watches.get_mut(name) {
-            watch.take_answer(number, self.settings.timeout);
+        let timeout = self.settings.timeout;
+        if let Some(watch) = self.watches.get_mut(name)
+            && watch.take_answer(number, timeout)
+            && watch.is_once
+        {
+            self.watches.remove(name);
         }
     }
 }

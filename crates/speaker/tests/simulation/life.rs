@@ -2,7 +2,7 @@
 //! their sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -175,6 +175,17 @@ impl Life {
             }
         }
         sent
+    }
+
+    /// Says what it would do about an address, and why.
+    pub fn explain(&self, address: IpAddr) -> String {
+        let members = self.members.peers();
+        format!(
+            "it holds {:?} for the owner, sees {:?}, and does {:?}",
+            self.decider.owner(address),
+            members.keys().collect::<Vec<_>>(),
+            self.announcer.status().get(&address)
+        )
     }
 
     /// Returns whether the membership knows something that is not decided upon yet.

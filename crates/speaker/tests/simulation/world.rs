@@ -623,6 +623,14 @@ impl World {
         if before.unwrap_or_default() != answering {
             self.note(&format!("{address} is answered by {answering:?}"));
         }
+        if !news.is_empty() {
+            for node in self.cluster.candidates(address) {
+                if let Some(life) = &self.nodes[node].life {
+                    let says = life.explain(address);
+                    self.note(&format!("{node}: {says}"));
+                }
+            }
+        }
         for violation in news {
             self.note(&violation);
         }
