@@ -173,7 +173,8 @@ impl Advertiser {
 
     /// Works out the difference between what is sent and what is desired.
     fn plan(&mut self) {
-        self.withdraw = self.sent.keys().copied().collect();
+        let absent = self.sent.keys().filter(|it| !self.wanted.contains_key(it));
+        self.withdraw = absent.copied().collect();
         self.announce.clear();
         self.unsent = None;
         let mut groups = Groups::new(self.terms, self.drained);
@@ -184,10 +185,12 @@ impl Advertiser {
                 Err(why) => {
                     let unsent = self.unsent.get_or_insert(Unsent { count: 0, why });
                     unsent.count += 1;
+                    if self.sent.contains_key(&prefix) {
+                        self.withdraw.insert(prefix);
+                    }
                     continue;
                 }
             };
-            self.withdraw.remove(&prefix);
             let sent = self.sent.get(&prefix);
             if sent.is_some_and(|sent| !sent.again && sent.group == *group) {
                 continue;
@@ -200,11 +203,12 @@ impl Advertiser {
     }
 }
 
-/// Groups by the attributes that they come from, so that each is worked out once.
+/// Groups by the attributes that they come from, so that each is worked out once. Attributes are
+/// known by where they are, because thousands of prefixes share theirs.
 struct Groups {
     terms: Terms,
     drained: bool,
-    known: BTreeMap<(bool, Arc<Attributes>), Result<Group, Obstacle>>,
+    known: BTreeMap<(bool, *const Attributes), Result<Group, Obstacle>>,
 }
 
 // === impl Groups ===
@@ -225,7 +229,7 @@ impl Groups {
         }
         let ipv4 = is_ipv4(prefix);
         let (terms, drained) = (&self.terms, self.drained);
-        let key = (ipv4, Arc::clone(attributes));
+        let key = (ipv4, Arc::as_ptr(attributes));
         let known = self.known.entry(key);
         let group = known.or_insert_with(|| Group::new(terms, attributes, ipv4, drained));
         group.as_ref().map_err(|why| *why)

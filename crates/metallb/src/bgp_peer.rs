@@ -42,6 +42,8 @@ pub struct BgpPeer {
     pub vrf: Option<String>,
     /// Whether both families are announced on one session.
     pub dual_stack: bool,
+    /// Whether only the router begins sessions: an annotation, which MetalLB does not have.
+    pub is_passive: bool,
 }
 
 /// The AS of a router.
@@ -93,6 +95,9 @@ const SHORTEST_HOLD: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(65_535);
 
 const DEFAULT_PORT: u16 = 179;
+
+/// The annotation by which only the router begins sessions.
+pub(crate) const PASSIVE: &str = "landfall.dev/passive";
 
 // === impl BgpPeer ===
 
@@ -152,6 +157,7 @@ impl BgpPeer {
             multihop,
             vrf: None,
             dual_stack: false,
+            is_passive: false,
         };
         if !older {
             peer.read_newer(fields);

@@ -1,11 +1,11 @@
 //! Reading the fields of a spec one by one, so that everything that is wrong with it is found in
 //! one go, each with its path.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::{Code, Reason, annotation_field};
 use serde_json::{Map, Value};
 
 /// The fields of one object within a spec. A field that is null is absent, as for the API server.
@@ -63,6 +63,27 @@ impl<'v, 'f> Fields<'v, 'f> {
     ) {
         let path = self.path_of(field);
         self.reasons.push(refusal(&path, value, message, remedy));
+    }
+
+    /// Returns whether an annotation of the object is `true`, and adds what is wrong with any other
+    /// value.
+    pub(crate) fn annotated_flag(
+        &mut self,
+        annotations: &BTreeMap<String, String>,
+        key: &str,
+    ) -> bool {
+        let value = annotations.get(key).map_or("false", |value| value.trim());
+        if !matches!(value, "true" | "false") {
+            let path = annotation_field(key);
+            let reason = refusal(
+                &path,
+                value,
+                "neither true nor false",
+                "write true or false",
+            );
+            self.reasons.push(reason);
+        }
+        value == "true"
     }
 
     /// Adds what is wrong with a field whose value must not be shown, or that is missing.

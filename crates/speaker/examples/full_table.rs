@@ -174,9 +174,10 @@ fn serve(listener: &TcpListener, announced: &AtomicU64, withdrawn: &AtomicU64) {
         stream.read_exact(&mut body).unwrap();
         match head[18] {
             1 => {
-                // The two capabilities that matter: IPv4, and AS numbers of four octets.
+                // Without a hold time. The two capabilities that matter: IPv4, and AS numbers of
+                // four octets.
                 let capabilities = [1, 4, 0, 1, 0, 1, 65, 4, 0, 0, 0xfb, 0xf5];
-                let mut open = vec![4, 0xfb, 0xf5, 0, 90, 10, 0, 0, 2, 14, 2, 12];
+                let mut open = vec![4, 0xfb, 0xf5, 0, 0, 10, 0, 0, 2, 14, 2, 12];
                 open.extend(capabilities);
                 stream.write_all(&message(1, &open)).unwrap();
                 stream.write_all(&message(4, &[])).unwrap();

@@ -71,7 +71,11 @@ pub fn desired(
             },
             port: peer.port,
             source: peer.source,
-            mode: Mode::Active,
+            mode: if peer.is_passive {
+                Mode::Passive
+            } else {
+                Mode::Active
+            },
             router_id: peer.router_id.unwrap_or(router_id),
             timers: Timers {
                 hold: peer.timers.hold.unwrap_or(timers.hold),

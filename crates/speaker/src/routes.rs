@@ -151,61 +151,82 @@ impl Offers {
         before: &Union,
     ) -> Union {
         let mut union = Union::default();
-        let mut wanted: BTreeMap<Arc<str>, BTreeMap<IpNet, Attributes>> = peers
-            .map(|name| (Arc::clone(name), BTreeMap::new()))
-            .collect();
-        let mut shared = BTreeMap::new();
+        let mut audiences = audiences(config, peers);
+        let all = config.bgp_advertisements();
+        let shared: Vec<_> = all.iter().map(|it| Arc::new(attributes(it))).collect();
         for (key, offered) in &self.by_service {
             let Ok(offering) = &offered.offers else {
                 continue;
             };
+            let mut peers = BTreeSet::new();
             for (prefix, place) in &offering.prefixes {
-                let Some(advertised) = config.bgp_advertisements().get(*place) else {
+                let Some(attributes) = shared.get(*place) else {
                     continue;
                 };
-                let attributes = &*shared
-                    .entry(*place)
-                    .or_insert_with(|| attributes(advertised));
                 let mut is_sent = false;
-                for (name, routes) in &mut wanted {
-                    if !is_for(&advertised.of.advertisement, name) {
-                        continue;
-                    }
+                for (_, audience) in audiences.iter_mut().filter(|(of, _)| of.contains(place)) {
                     is_sent = true;
-                    let known = routes.entry(*prefix);
+                    peers.extend(audience.peers.iter().map(Arc::clone));
+                    let known = audience.routes.entry(*prefix);
                     known
-                        .and_modify(|known| add(known, attributes))
-                        .or_insert_with(|| attributes.clone());
-                    let sent = union.sent.entry(key.clone()).or_insert_with(|| Sent {
-                        uid: offered.uid.clone(),
-                        peers: BTreeSet::new(),
-                    });
-                    sent.peers.insert(Arc::clone(name));
+                        .and_modify(|known| add(Arc::make_mut(known), attributes))
+                        .or_insert_with(|| Arc::clone(attributes));
                 }
                 if is_sent {
                     let services = union.services_at.entry(*prefix).or_default();
                     services.insert(key.clone());
                 }
             }
-            if union.sent.contains_key(key) {
+            if !peers.is_empty() {
                 let addresses = offering.addresses.clone();
                 union.addresses.insert(key.clone(), addresses);
+                let uid = offered.uid.clone();
+                union.sent.insert(key.clone(), Sent { uid, peers });
             }
         }
-        let mut interned: BTreeMap<Attributes, Arc<Attributes>> = BTreeMap::new();
-        for (name, routes) in wanted {
-            let routes = routes.into_iter().map(|(prefix, attributes)| {
-                let shared = interned
-                    .entry(attributes)
-                    .or_insert_with_key(|attributes| Arc::new(attributes.clone()));
-                (prefix, Arc::clone(shared))
-            });
-            let routes: Routes = routes.collect();
-            let known = before.routes.get(&name).filter(|known| ***known == routes);
-            let routes = known.map_or_else(|| Arc::new(routes), Arc::clone);
-            union.routes.insert(name, routes);
+        for mut audience in audiences.into_values() {
+            intern(&mut audience.routes);
+            let routes = Arc::new(audience.routes);
+            for name in audience.peers {
+                let known = before.routes.get(&name).filter(|known| **known == routes);
+                let routes = Arc::clone(known.unwrap_or(&routes));
+                union.routes.insert(name, routes);
+            }
         }
         union
+    }
+}
+
+/// Routers that are sent the same routes, because the same advertisements are for them.
+#[derive(Debug, Default)]
+struct Audience {
+    peers: Vec<Arc<str>>,
+    routes: Routes,
+}
+
+/// Returns the routers by the advertisements that are for them, named by place.
+fn audiences<'a>(
+    config: &Config,
+    peers: impl Iterator<Item = &'a Arc<str>>,
+) -> BTreeMap<BTreeSet<usize>, Audience> {
+    let mut all: BTreeMap<BTreeSet<usize>, Audience> = BTreeMap::new();
+    for name in peers {
+        let advertisements = config.bgp_advertisements().iter().enumerate();
+        let of_it = advertisements.filter(|(_, it)| is_for(&it.of.advertisement, name));
+        let audience = all.entry(of_it.map(|(place, _)| place).collect());
+        audience.or_default().peers.push(Arc::clone(name));
+    }
+    all
+}
+
+/// Lets equal attributes be the same object.
+fn intern(routes: &mut Routes) {
+    let mut known: BTreeSet<Arc<Attributes>> = BTreeSet::new();
+    for attributes in routes.values_mut() {
+        match known.get(&*attributes) {
+            Some(same) => *attributes = Arc::clone(same),
+            None => drop(known.insert(Arc::clone(attributes))),
+        }
     }
 }
 

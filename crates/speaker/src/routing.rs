@@ -118,9 +118,15 @@ impl Router {
     /// Returns what is to be announced; the same object where nothing changed.
     pub fn settle(&mut self, config: &Config) -> &Arc<Routing> {
         if std::mem::take(&mut self.is_stale) {
-            let names = self.routing.peers.keys();
-            let union = self.offers.unite(config, names, &self.routing.union);
-            Arc::make_mut(&mut self.routing).union = union;
+            let before = &*self.routing;
+            let names = before.peers.keys();
+            // Without a copy of what each Service had before.
+            self.routing = Arc::new(Routing {
+                union: self.offers.unite(config, names, &before.union),
+                peers: before.peers.clone(),
+                is_leaving: before.is_leaving,
+                problems: before.problems.clone(),
+            });
         }
         &self.routing
     }

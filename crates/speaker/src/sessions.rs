@@ -228,6 +228,9 @@ impl<R: OwnReport> Task<R> {
         let wanted::Made { peers, unusable } =
             wanted::neighbors(&self.routing, &passwords, is_stopping);
         self.unusable = unusable;
+        if self.parts.listen.is_none() {
+            self.unusable.extend(wanted::unheard(&self.routing));
+        }
         let drained = self.routing.is_leaving;
         self.bgp.update(|wanted| {
             wanted.peers = peers;

@@ -11,17 +11,26 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
     let folder = host.folder().to_str().unwrap();
     let (node, link) = if setup.unnumbered {
         ("eth0", " interface")
+    } else if setup.by_range {
+        ("nodes", "")
     } else {
         (setup.node(), "")
+    };
+    let group = if setup.by_range {
+        "neighbor nodes peer-group\n "
+    } else {
+        ""
     };
     let mut text = format!(
         "log stdout\nrouter bgp {}\n bgp router-id 10.0.0.2\n no bgp ebgp-requires-policy\n \
         no bgp network import-check\n no bgp default ipv4-unicast\n \
-        neighbor {node}{link} remote-as {}\n neighbor {node} timers 3 9\n \
+        {group}neighbor {node}{link} remote-as {}\n neighbor {node} timers 3 9\n \
         neighbor {node} timers connect 2\n neighbor {node} capability extended-nexthop\n",
         setup.asn, setup.node_asn
     );
-    if !setup.active {
+    if setup.by_range {
+        text.push_str(" bgp listen range 10.0.0.0/24 peer-group nodes\n");
+    } else if !setup.active {
         writeln!(text, " neighbor {node} passive").unwrap();
     }
     if let Some(password) = &setup.password {

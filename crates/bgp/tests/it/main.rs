@@ -11,6 +11,7 @@ mod conformance;
 mod frr;
 mod gobgp;
 mod lab;
+mod misbehaving;
 mod node;
 mod recorded;
 mod router;

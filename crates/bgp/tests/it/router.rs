@@ -28,6 +28,8 @@ pub struct Setup {
     pub active: bool,
     /// Whether it finds the node by the interface (only with FRR).
     pub unnumbered: bool,
+    /// Whether it knows nodes only by the range of their addresses (only with FRR).
+    pub by_range: bool,
     /// Prefixes that the router announces.
     pub announced: usize,
 }
@@ -61,6 +63,7 @@ impl Default for Setup {
             graceful_restart: false,
             active: false,
             unnumbered: false,
+            by_range: false,
             announced: 0,
         }
     }

@@ -52,6 +52,7 @@ mod frr {
         a_drained_node_asks_for_other_paths
         a_router_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
+        a_router_that_knows_nodes_by_a_range_takes_the_session
         a_link_without_addresses_carries_routes_of_both_families
         a_session_is_made_through_the_device_of_its_vrf_alone
         ten_thousand_prefixes_take_few_messages
@@ -423,6 +424,21 @@ async fn a_router_may_begin_the_session(kind: Kind) {
     node.up().await;
     let agreed = node.status().unwrap().agreed.unwrap();
     assert_eq!(agreed.local.port(), 179);
+    until("the routes", || {
+        router.route(V4).is_some() && router.route(V6).is_some()
+    })
+    .await;
+    node.stop().await;
+}
+
+async fn a_router_that_knows_nodes_by_a_range_takes_the_session(kind: Kind) {
+    let setup = Setup {
+        by_range: true,
+        ..Setup::default()
+    };
+    let router = Router::start(kind, setup);
+    let node = Node::start(peer(&router.setup), routes(&[V4, V6], attributes()));
+    node.up().await;
     until("the routes", || {
         router.route(V4).is_some() && router.route(V6).is_some()
     })

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use landfall_bgp::peer::Mode;
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 use landfall_l2::election::Rules;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
@@ -101,6 +102,25 @@ fn a_session_is_made_of_what_the_peer_says_and_of_the_node() {
     assert_eq!(path.hops, landfall_bfd::table::Hops::Multi);
     assert_eq!(settings.transmit_interval.as_millis(), 50);
     assert_eq!(settings.detect_multiplier.get(), 4);
+}
+
+#[test]
+fn only_the_router_begins_the_session_where_an_annotation_says_so() {
+    let with = |value: &str| {
+        let shape: wire::Resource = serde_json::from_value(json!({
+            "apiVersion": "metallb.io/v1beta2", "kind": "BGPPeer",
+            "metadata": {"name": "tor", "namespace": "metallb-system",
+                "annotations": {"landfall.dev/passive": value}},
+            "spec": {"myASN": 64_500, "peerASN": 64_501, "peerAddress": "192.0.2.254"},
+        }))
+        .unwrap();
+        let row = shape.into_row(ResourceKind::BgpPeer).unwrap();
+        speaker("node-a", [Fact::Resource(Arc::new(row))])
+    };
+    for (value, mode) in [("true", Mode::Passive), ("false", Mode::Active)] {
+        assert_eq!(with(value).routing().peers["tor"].peer.mode, mode);
+    }
+    assert!(with("maybe").routing().peers.is_empty());
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn connect(address: Ipv4Addr, stop: &AtomicBool) -> Counted {
     while !stop.load(Ordering::Relaxed) {
         counted.asked += 1;
         counted.failed += u64::from(connect_once(to).is_err());
-        next = (next + EVERY).max(Instant::now() - EVERY);
+        next = (next + EVERY).max(Instant::now());
         pause(next.saturating_duration_since(Instant::now()));
     }
     counted
