@@ -16,7 +16,10 @@ use crate::table::{ON_API_SERVER, ROWS, Relation};
 /// The test binaries: the crate, and what `cargo test` is to run.
 const SUITES: &[(&str, &[&str])] = &[
     ("ipam", &["-p", "landfall-ipam", "--lib"]),
-    ("metal", &["-p", "landfall-metal", "--test", "rows"]),
+    (
+        "metal",
+        &["-p", "landfall-metal", "--test", "rows", "--test", "it"],
+    ),
     ("metallb", &["-p", "landfall-metallb", "--test", "it"]),
     ("l2", &["-p", "landfall-l2", "--lib", "--test", "it"]),
     (
