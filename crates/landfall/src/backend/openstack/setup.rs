@@ -288,8 +288,8 @@ mod tests {
         let missing = read(&named).unwrap_err();
         assert!(missing.contains("ca.pem can't be read: "), "{missing}");
         fs::write(&authorities, "rotated").unwrap();
-        let access = read(&named).unwrap();
-        assert_eq!(access.tls.ca_file.as_deref(), Some(&b"rotated"[..]));
+        let renewed = read(&named).unwrap();
+        assert_eq!(renewed.tls.ca_file.as_deref(), Some(&b"rotated"[..]));
         assert_eq!(
             read(&written("http://other")).unwrap_err(),
             "FILE:2: [Global] auth-url: it has changed, which takes a restart"
