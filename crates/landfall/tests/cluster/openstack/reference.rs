@@ -66,26 +66,31 @@ fn start(scene: &Scene, program: &CloudProviderOpenStack) -> Running {
     Running::start(&mut command)
 }
 
-/// How often it has reported that of a Service.
-async fn reports(bed: &Bed, name: &str) -> u64 {
+/// How often it has reported that of each Service.
+async fn reports(bed: &Bed) -> [u64; 2] {
     let events = bed.kubectl().get(&["-n", &bed.namespace, "events"]).await;
     let events = events.unwrap();
-    let events = events["items"].as_array().unwrap().iter();
-    let of = events.filter(|it| it["reason"] == ENSURED && it["involvedObject"]["name"] == name);
-    of.map(|it| it["count"].as_u64().unwrap_or(1)).sum()
+    let events = events["items"].as_array().unwrap();
+    NAMES.map(|name| {
+        let is_of = |it: &&Value| it["reason"] == ENSURED && it["involvedObject"]["name"] == name;
+        let of = events.iter().filter(is_of);
+        of.map(|it| it["count"].as_u64().unwrap_or(1)).sum()
+    })
 }
 
-/// Waits until it has, so often of each Service.
-async fn until_ensured(bed: &Bed, times: u64) {
+/// Waits until it has reported that again of each Service.
+async fn until_ensured(bed: &Bed, since: [u64; 2]) {
     let began = Instant::now();
-    for name in NAMES {
-        while reports(bed, name).await < times {
-            let log = bed.cluster.directory().join("reference.log");
-            let log = std::fs::read_to_string(log).unwrap_or_default();
-            let tail: Vec<&str> = log.lines().rev().take(30).collect();
-            assert!(began.elapsed() < SOON, "{name} is not ensured: {tail:#?}");
-            tokio::time::sleep(LOOK).await;
+    loop {
+        let now = reports(bed).await;
+        if now.iter().zip(since).all(|(now, since)| *now > since) {
+            return;
         }
+        let log = bed.cluster.directory().join("reference.log");
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        let tail: Vec<&str> = log.lines().rev().take(30).collect();
+        assert!(began.elapsed() < SOON, "{now:?} of {since:?}: {tail:#?}");
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -113,7 +118,7 @@ async fn what_the_reference_has_made_is_taken_over_and_given_back_without_a_writ
     scene.configure("perService");
     let mut reference = start(&scene, &program);
     scene.bed.apply(SERVICES).await;
-    until_ensured(&scene.bed, 1).await;
+    until_ensured(&scene.bed, [0; 2]).await;
     reference.kill();
     let made = Picture::of(scene.project()).await;
     assert_eq!(made.balancers.len(), NAMES.len());
@@ -140,9 +145,10 @@ async fn what_the_reference_has_made_is_taken_over_and_given_back_without_a_writ
     assert_eq!(taken, Vec::<String>::new());
     assert_eq!(published(&scene.bed).await, given);
 
+    let before = reports(&scene.bed).await;
     let mark = stack.mark().await.unwrap();
     let mut reference = start(&scene, &program);
-    until_ensured(&scene.bed, 2).await;
+    until_ensured(&scene.bed, before).await;
     let returned = writes(&scene, &mark, REFERENCE).await;
     assert_eq!(returned, Vec::<String>::new());
     assert_eq!(published(&scene.bed).await, given);
