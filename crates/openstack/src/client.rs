@@ -34,7 +34,7 @@ use identity::Identity;
 use session::OpenStackApi;
 use version::LastVersion;
 
-pub use credentials::CredentialsSource;
+pub use credentials::{Access, CredentialsSource};
 pub use landfall_rest::{
     Answering, ApiError, CallCount, CallKey, ErrorKind, InProcess, NoAnswer, Query, Timeouts, Tls,
     Transport, TransportError,

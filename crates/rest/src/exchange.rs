@@ -24,7 +24,7 @@ use super::transport::{NoAnswer, Transport};
 /// What all requests of a client share.
 #[derive(Debug)]
 pub struct Exchange {
-    transport: Transport,
+    transport: Mutex<Transport>,
     calls: Calls,
     throttle: Throttle,
     user_agent: HeaderValue,
@@ -147,13 +147,24 @@ impl Exchange {
     /// Makes an exchange.
     pub fn new(transport: Transport, user_agent: HeaderValue, errors: ErrorFormat) -> Self {
         Self {
-            transport,
+            transport: Mutex::new(transport),
             calls: Calls::default(),
             throttle: Throttle::new(),
             user_agent,
             errors,
             secrets: Mutex::default(),
         }
+    }
+
+    /// Sends requests another way from now on. Those on their way are not affected.
+    pub fn reconnect(&self, transport: Transport) {
+        *self.transport() = transport;
+    }
+
+    fn transport(&self) -> MutexGuard<'_, Transport> {
+        self.transport
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cuts a secret of the credentials out of everything that servers say from now on.
@@ -204,7 +215,8 @@ impl Exchange {
             trace!(body = self.readable(request.body(), secret), "request");
         }
         let start = Instant::now();
-        let answer = timeout(time_limit, self.transport.answer(request)).await;
+        let transport = self.transport().clone();
+        let answer = timeout(time_limit, transport.answer(request)).await;
         let time = start.elapsed();
         drop(permit);
         let result = match answer {

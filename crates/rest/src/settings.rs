@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 /// Certificates of the connections.
 #[derive(Clone, Default)]
@@ -27,6 +27,17 @@ pub struct Timeouts {
     pub auth: Duration,
     /// Of the connection, within the others.
     pub connect: Duration,
+}
+
+// === impl Tls ===
+
+impl Tls {
+    /// Returns whether connections are the same with the other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let own = self.identity.as_ref().map(|pem| pem.expose_secret());
+        let its = other.identity.as_ref().map(|pem| pem.expose_secret());
+        self.ca_file == other.ca_file && own == its && self.insecure == other.insecure
+    }
 }
 
 impl fmt::Debug for Tls {

@@ -90,10 +90,8 @@ impl Transport {
         Ok(Self::Network(client))
     }
 
-    pub(super) async fn answer(
-        &self,
-        request: Request<Bytes>,
-    ) -> Result<Response<Bytes>, NoAnswer> {
+    /// Sends a request and returns its answer, whatever the status.
+    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, NoAnswer> {
         match self {
             Self::Network(client) => over_network(client, request).await,
             Self::InProcess(answer) => answer(request).await,

@@ -12,6 +12,7 @@
 //! programs can be neither found nor built, a test fails and says how to get them; it never skips.
 
 mod audit;
+mod cloud_provider_openstack;
 mod daemon;
 mod etcd;
 mod identity;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 pub use audit::{Audit, AuditEntry};
+pub use cloud_provider_openstack::CloudProviderOpenStack;
 pub use kubectl::Kubectl;
 pub use metallb::MetalLb;
 pub use programs::{Program, Programs};

@@ -3,24 +3,37 @@
 //! Credentials change while a process runs: a password is rotated, an application credential is
 //! replaced. The source is read again every few seconds and when a service refuses a token. What is
 //! there then is used once Keystone has accepted it, for the same project; until then, and where
-//! nothing can be read, those from before stay in use.
+//! nothing can be read, those from before stay in use. Certificates of the connections come from
+//! the same source, and are used once they are valid.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use landfall_rest::{Exchange, Timeouts, Tls, Transport};
 use tokio::time::Instant;
 
 use super::auth::{Auth, body};
+use super::settings::CloudConfig;
 use crate::objects::Id;
 
-/// Reads credentials again from where they came from.
+/// What a source has.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The credentials.
+    pub auth: Auth,
+    /// Certificates.
+    pub tls: Tls,
+}
+
+/// Reads credentials and certificates again from where they came from.
 #[derive(Clone)]
-pub struct CredentialsSource(Arc<dyn Fn() -> Result<Auth, String> + Send + Sync>);
+pub struct CredentialsSource(Arc<dyn Fn() -> Result<Access, String> + Send + Sync>);
 
 /// The credentials of a client.
 pub(super) struct Credentials {
     source: Option<CredentialsSource>,
+    timeouts: Timeouts,
     state: Mutex<State>,
     /// The project of the first token; `None`: it is for none.
     project: OnceLock<Option<Id>>,
@@ -32,6 +45,8 @@ struct State {
     in_use: Arc<Auth>,
     /// What the source has and Keystone has not accepted yet.
     next: Option<Next>,
+    /// Of the connections.
+    tls: Tls,
     read_at: Instant,
     /// Why the source is not followed.
     problem: Option<String>,
@@ -57,11 +72,11 @@ impl fmt::Debug for CredentialsSource {
 
 impl CredentialsSource {
     /// Makes a source. `read` blocks on the disk; its error says why there are no credentials.
-    pub fn new(read: impl Fn() -> Result<Auth, String> + Send + Sync + 'static) -> Self {
+    pub fn new(read: impl Fn() -> Result<Access, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(read))
     }
 
-    async fn read(&self) -> Result<Auth, String> {
+    async fn read(&self) -> Result<Access, String> {
         let read = Arc::clone(&self.0);
         let read = tokio::task::spawn_blocking(move || read());
         read.await.unwrap_or_else(|error| Err(error.to_string()))
@@ -71,12 +86,14 @@ impl CredentialsSource {
 // === impl Credentials ===
 
 impl Credentials {
-    pub fn new(auth: Auth, source: Option<CredentialsSource>) -> Self {
+    pub fn new(config: &CloudConfig) -> Self {
         Self {
-            source,
+            source: config.source.clone(),
+            timeouts: config.timeouts,
             state: Mutex::new(State {
-                in_use: Arc::new(auth),
+                in_use: Arc::new(config.auth.clone()),
                 next: None,
+                tls: config.tls.clone(),
                 read_at: Instant::now(),
                 problem: None,
             }),
@@ -119,14 +136,19 @@ impl Credentials {
         is_due.then_some(turn)
     }
 
-    /// Reads the source. Returns whether it has credentials that should be tried now.
-    pub async fn read(&self) -> bool {
+    /// Reads the source, and uses its certificates. Returns whether it has credentials that should
+    /// be tried now.
+    pub async fn read(&self, exchange: &Exchange) -> bool {
         let Some(source) = &self.source else {
             return false;
         };
         let read = source.read().await;
         let mut state = self.lock();
         state.read_at = Instant::now();
+        let read = read.and_then(|access| {
+            state.connect(access.tls, &self.timeouts, exchange)?;
+            Ok(access.auth)
+        });
         let auth = match read {
             Ok(auth) => auth,
             Err(why) => {
@@ -199,6 +221,22 @@ impl Credentials {
 // === impl State ===
 
 impl State {
+    /// Makes connections with these certificates from now on.
+    fn connect(
+        &mut self,
+        tls: Tls,
+        timeouts: &Timeouts,
+        exchange: &Exchange,
+    ) -> Result<(), String> {
+        if !self.tls.is_same(&tls) {
+            let transport = Transport::network(&tls, timeouts);
+            exchange.reconnect(transport.map_err(|error| error.to_string())?);
+            tracing::info!("the new certificates are in use");
+            self.tls = tls;
+        }
+        Ok(())
+    }
+
     /// Says once what is wrong.
     fn report(&mut self, problem: String) {
         if self.problem.as_ref() != Some(&problem) {

@@ -98,7 +98,7 @@ impl Identity {
     pub fn new(config: &CloudConfig) -> Result<Self, String> {
         Ok(Self {
             url: http_url(&config.auth_url)?,
-            credentials: Credentials::new(config.auth.clone(), config.source.clone()),
+            credentials: Credentials::new(config),
             timeout: config.timeouts.auth,
             interface: config.interface,
             region: config.region.clone(),

@@ -41,7 +41,7 @@ impl Api for OpenStackApi {
     ) -> Result<Arc<Session<Token>>, ApiError> {
         let credentials = self.identity.credentials();
         if let Some(_turn) = credentials.turn(refused.is_some()).await
-            && credentials.read().await
+            && credentials.read(exchange).await
         {
             let grant = || self.identity.grant_next(exchange);
             // What is wrong with them is a problem of the credentials, and noted there.

@@ -12,7 +12,7 @@ pub struct CloudConfig {
     pub auth_url: String,
     /// The credentials.
     pub auth: Auth,
-    /// Where they are read again while the client is in use; `None`: they never change.
+    /// Where these and `tls` are read again while the client is in use; `None`: they never change.
     pub source: Option<CredentialsSource>,
     /// Only endpoints of this region; `None`: of any.
     pub region: Option<String>,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use landfall_openstack::client::auth::{Auth, CredentialRef};
-use landfall_openstack::client::{Cloud, CloudConfig, CredentialsSource, ErrorKind};
+use landfall_openstack::client::{Access, Cloud, CloudConfig, CredentialsSource, ErrorKind, Tls};
 use landfall_testkit::openstack::{Logins, Sim};
 use serde_json::json;
 use tokio::time::advance;
@@ -19,15 +19,15 @@ const NEW: &str = "the next password";
 
 /// A file with credentials.
 #[derive(Clone)]
-struct File(Arc<Mutex<Result<Auth, String>>>);
+struct File(Arc<Mutex<Result<Access, String>>>);
 
 impl File {
     fn with(auth: Auth) -> Self {
-        Self(Arc::new(Mutex::new(Ok(auth))))
+        Self(Arc::new(Mutex::new(Ok(with(auth)))))
     }
 
     fn write(&self, auth: Auth) {
-        *self.0.lock().unwrap() = Ok(auth);
+        *self.0.lock().unwrap() = Ok(with(auth));
     }
 
     fn spoil(&self, why: &str) {
@@ -38,6 +38,11 @@ impl File {
         let file = self.clone();
         CredentialsSource::new(move || file.0.lock().unwrap().clone())
     }
+}
+
+fn with(auth: Auth) -> Access {
+    let tls = Tls::default();
+    Access { auth, tls }
 }
 
 /// The simulated cloud, a client of it, and its file.

@@ -1,9 +1,12 @@
 //! The network: authorities of our own, client certificates, a server that isn't there.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use landfall_openstack::client::{ApiError, Cloud, CloudConfig, CloudError, ErrorKind, Tls};
+use landfall_openstack::client::{
+    Access, ApiError, Cloud, CloudConfig, CloudError, CredentialsSource, ErrorKind, Tls,
+};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
@@ -188,6 +191,63 @@ async fn our_authority_and_our_certificate_open_the_cloud_and_nothing_else_does(
             "{error}"
         );
     }
+}
+
+/// Lets the files be read again.
+async fn later() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(10)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn certificates_that_have_changed_are_used_once_they_are_valid() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let (address, _server) = serve(&ours).await;
+    let tls = |trusted: &Authority, signer: &Authority| Tls {
+        ca_file: Some(trusted.pem.clone().into_bytes()),
+        identity: Some(signer.sign(&["client"]).pem().into()),
+        insecure: false,
+    };
+    let expired = tls(&theirs, &theirs);
+    let files = Arc::new(Mutex::new(expired.clone()));
+    let read = Arc::clone(&files);
+    let source = move || {
+        let tls = read.lock().unwrap().clone();
+        Ok(Access {
+            auth: password(),
+            tls,
+        })
+    };
+    let mut config = config(address, expired);
+    config.source = Some(CredentialsSource::new(source));
+    let cloud = Cloud::new(config).unwrap();
+
+    // The cloud wants both of them.
+    let mut refused = cloud.check().await;
+    for next in [tls(&ours, &theirs), tls(&ours, &ours)] {
+        refused.unwrap_err();
+        *files.lock().unwrap() = next;
+        later().await;
+        refused = cloud.check().await;
+    }
+    refused.unwrap();
+
+    let mut broken = tls(&ours, &ours);
+    broken.ca_file = Some("half a certificate".into());
+    *files.lock().unwrap() = broken;
+    later().await;
+    // The server's answer, although it is a redirect.
+    let error = cloud.load_balancers().await.unwrap_err();
+    assert_eq!(error.status, Some(302), "{error}");
+    let problem = cloud.credentials_problem().unwrap();
+    let why = "can't be read again: ca-file: no certificate in it";
+    assert!(problem.ends_with(why), "{problem}");
+    *files.lock().unwrap() = tls(&ours, &ours);
+    later().await;
+    let error = cloud.load_balancers().await.unwrap_err();
+    assert_eq!(error.status, Some(302), "{error}");
+    assert_eq!(cloud.credentials_problem(), None);
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ const ROWS: [&str; 3] = [
 ];
 
 /// What the provider ovn has not, and a row is about.
-const NOT_IN_OVN: [(&str, &str); 28] = [
+const NOT_IN_OVN: [(&str, &str); 29] = [
     (
         "c01",
         "provider amphora and allowed_cidrs are part of the row",
@@ -85,6 +85,7 @@ const NOT_IN_OVN: [(&str, &str); 28] = [
     ("l23", "PROXY"),
     ("l24", "other algorithms"),
     ("l25", "other algorithms"),
+    ("l45", "TLS"),
     ("f29", "PROXY"),
     ("f30", "PROXY"),
     ("f34", "PROXY"),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use landfall_openstack::client::auth::{Auth, DomainRef, ProjectRef, Scope, UserRef};
-use landfall_openstack::client::{Cloud, CloudConfig, NoAnswer, Transport};
+use landfall_openstack::client::{Cloud, CloudConfig, Transport};
 use landfall_testkit::openstack::{Refusal, Service as Simulated};
 use landfall_testkit::stack::{Project, Service, Stack, StackError};
 use serde_json::{Value, json};
@@ -167,26 +167,18 @@ impl Real {
     pub fn controller(&self, body_limit: Option<usize>) -> Cloud {
         let mut config = self.config();
         config.body_limit = body_limit.unwrap_or(config.body_limit);
-        let Ok(Transport::Network(client)) = Transport::network(&config) else {
-            unreachable!("a client of a network goes over the network")
-        };
+        let network = Transport::network(&config.tls, &config.timeouts).unwrap();
         let calls = self.calls.clone();
         let transport = Transport::InProcess(Arc::new(move |request| {
-            let client = client.clone();
+            let network = network.clone();
             let ticket = calls.begin(&request);
             Box::pin(async move {
                 let ticket = ticket;
-                let lost = |error: reqwest::Error| NoAnswer::Lost(error.to_string());
-                let request = reqwest::Request::try_from(request).map_err(lost)?;
-                let mut answer = client.execute(request).await.map_err(lost)?;
-                let mut head = http::Response::new(bytes::Bytes::new());
-                *head.status_mut() = answer.status();
-                *head.headers_mut() = std::mem::take(answer.headers_mut());
-                *head.body_mut() = answer.bytes().await.map_err(lost)?;
-                if head.status() == http::StatusCode::CONFLICT {
-                    ticket.refused(head.body());
+                let answer = network.answer(request).await?;
+                if answer.status() == http::StatusCode::CONFLICT {
+                    ticket.refused(answer.body());
                 }
-                Ok(head)
+                Ok(answer)
             })
         }));
         Cloud::over(config, transport).unwrap()

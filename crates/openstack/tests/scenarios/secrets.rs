@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use http::Method;
 use landfall_testkit::build::ServiceBuilder;
-use landfall_testkit::openstack::Fault;
+use landfall_testkit::openstack::{Fault, Service};
 use landfall_testkit::svc;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::each_write::{LONG, SOON};
 use crate::rig::Rig;
@@ -45,6 +45,57 @@ async fn certificate(rig: &Rig) -> (String, usize) {
     let listener = picture.listener_at(443);
     let first = listener.default_tls_container_ref.clone();
     (first.unwrap_or_default(), listener.sni_container_refs.len())
+}
+
+/// Puts a new certificate with its key into a Secret.
+fn renew(rig: &Rig, secret: &str) {
+    let made = rcgen::generate_simple_self_signed(["web.example.org".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    rig.cluster.put_secret(secret, &certificate, &key);
+}
+
+/// How many secrets and containers the project has.
+fn kept(rig: &Rig) -> [Value; 2] {
+    ["/v1/secrets", "/v1/containers"].map(|path| {
+        let listed = rig
+            .sim
+            .hand(Service::KeyManager, &Method::GET, path, Value::Null);
+        listed.unwrap()["total"].take()
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn l45_the_certificate_of_a_secret_comes_is_renewed_and_goes() {
+    let mut rig = Rig::new("");
+    renew(&rig, "one");
+    let service = https("one")
+        .annotated(&short("tls-versions"), "TLSv1.3, TLSv1.2")
+        .annotated(&short("alpn-protocols"), "h2,http/1.1")
+        .annotated(&short("floating-ip-tags"), "team-a");
+    rig.apply(service).await;
+    assert_eq!(refusal(&rig, "web"), "");
+    let (before, _) = certificate(&rig).await;
+    assert_eq!(kept(&rig), [json!(2), json!(1)]);
+    let picture = rig.picture().await;
+    let listener = picture.listener_at(443);
+    let words = |words: &Option<Vec<String>>| words.clone().unwrap_or_default().join(" ");
+    assert_eq!(listener.protocol, "TERMINATED_HTTPS");
+    assert_eq!(words(&listener.tls_versions), "TLSv1.2 TLSv1.3");
+    assert_eq!(words(&listener.alpn_protocols), "h2 http/1.1");
+    assert_eq!(picture.floating_ips[0].tags, ["team-a"]);
+    rig.forget();
+    rig.restart().await;
+    assert_eq!(rig.writes(), Vec::<String>::new());
+
+    renew(&rig, "one");
+    rig.settle().await;
+    let (after, _) = certificate(&rig).await;
+    assert_ne!(after, before);
+    assert_eq!(refusal(&rig, "web"), "");
+    assert_eq!(kept(&rig), [json!(2), json!(1)]);
+    rig.delete("web").await;
+    assert!(rig.picture().await.is_empty());
+    assert_eq!(kept(&rig), [json!(0), json!(0)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use http::Method;
 use landfall_model::status::ConditionType;
 use landfall_openstack::objects::{Id, LoadBalancer, Monitor};
 use landfall_openstack::orphans::{self, OrphanKind};
 use landfall_testkit::build::ServiceBuilder;
+use landfall_testkit::openstack::Service;
 use landfall_testkit::svc;
 use serde_json::json;
 
@@ -191,11 +193,15 @@ async fn s06_the_same_port_of_another_protocol_is_free() {
 
 /// A load balancer that a person made, ready, with a listener on port 22 of theirs.
 pub async fn by_hand(rig: &Rig) -> LoadBalancer {
-    let body = json!({
+    let body = json!({"loadbalancer": {
         "name": "mine", "vip_subnet_id": rig.sim.subnet(), "tags": ["keep me"],
         "listeners": [{"name": "ssh", "protocol": "TCP", "protocol_port": 22}],
-    });
-    let made = rig.looker().create_load_balancer(&body).await.unwrap();
+    }});
+    let path = "/v2/lbaas/loadbalancers";
+    let made = rig
+        .sim
+        .hand(Service::LoadBalancer, &Method::POST, path, body);
+    let made = serde_json::from_value(made.unwrap()["loadbalancer"].take()).unwrap();
     rig.wait(std::time::Duration::from_secs(5)).await;
     made
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::ClusterError;
-use super::programs::{built_once, cache, go_build};
+use super::programs::{built_once, cache, go_build, version_of};
 
 /// MetalLB, to be taken over from.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl MetalLb {
 
     fn find_or_build() -> Result<Self, ClusterError> {
         let folder = folder()?;
-        let of = format!("of MetalLB {}", pinned_version());
+        let of = format!("of MetalLB {}", version_of(MODULES, MODULE));
         let modules = Path::new(MODULES_FOLDER);
         let program = |name: &'static str| {
             built_once(name, &folder, &of, |to| {
@@ -70,16 +70,7 @@ impl MetalLb {
 }
 
 fn folder() -> Result<PathBuf, ClusterError> {
-    Ok(cache()?.join("metallb").join(pinned_version()))
-}
-
-/// The version of MetalLB that is built: `v1.2.3`.
-fn pinned_version() -> &'static str {
-    let mut lines = MODULES.lines().map(str::trim);
-    let version = lines.find_map(|line| line.strip_prefix("go.universe.tf/metallb "));
-    version
-        .and_then(|version| version.split_whitespace().next())
-        .unwrap_or("unknown")
+    Ok(cache()?.join("metallb").join(version_of(MODULES, MODULE)))
 }
 
 /// Where Go keeps the files of the module.
@@ -103,7 +94,8 @@ mod tests {
 
     #[test]
     fn the_version_comes_from_the_modules_which_name_both_programs() {
-        assert!(pinned_version().starts_with("v0."), "{}", pinned_version());
+        let version = version_of(MODULES, MODULE);
+        assert!(version.starts_with("v0."), "{version}");
         for program in ["controller", "speaker"] {
             assert!(
                 MODULES.contains(&format!("\t{MODULE}/{program}\n")),

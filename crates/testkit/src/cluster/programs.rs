@@ -141,11 +141,17 @@ impl Programs {
 
 /// The version of Kubernetes that is built: `v1.2.3`.
 fn pinned_version() -> &'static str {
-    let mut lines = MODULES.lines().map(str::trim);
-    let version = lines.find_map(|line| line.strip_prefix("k8s.io/kubernetes "));
-    version
-        .and_then(|version| version.split_whitespace().next())
-        .unwrap_or("unknown")
+    version_of(MODULES, "k8s.io/kubernetes")
+}
+
+/// The version of a module that the text of a `go.mod` requires.
+pub(super) fn version_of<'a>(modules: &'a str, module: &str) -> &'a str {
+    let mut words = modules.lines().map(str::split_whitespace);
+    let version = words.find_map(|mut line| {
+        let found = line.find(|word| *word != "require")? == module;
+        line.next().filter(|_| found)
+    });
+    version.unwrap_or("unknown")
 }
 
 fn cache_folder() -> Result<PathBuf, ClusterError> {

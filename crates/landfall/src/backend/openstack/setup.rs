@@ -11,9 +11,9 @@ use landfall_config::cloud_conf::CloudConf;
 use landfall_config::clouds_yaml::Surroundings;
 use landfall_config::provider::openstack::{self as config, SecurityGroups};
 use landfall_model::reason::Reason;
-use landfall_openstack::client::auth::Auth;
 use landfall_openstack::client::{
-    Cloud, CloudConfig, CloudError, CredentialsSource, Interface, Timeouts, Tls, TransportError,
+    Access, Cloud, CloudConfig, CloudError, CredentialsSource, Interface, Timeouts, Tls,
+    TransportError,
 };
 use landfall_openstack::{Groups, Settings};
 use secrecy::SecretString;
@@ -52,7 +52,7 @@ impl OpenStack {
         let (again, around) = (config.clone(), surroundings.clone());
         let auth_url = conf.global.auth_url.clone();
         let source = CredentialsSource::new(move || {
-            let read = credentials(&again, &around, auth_url.as_deref());
+            let read = access(&again, &around, auth_url.as_deref());
             read.map_err(|error| format!("{error:#}"))
         });
         let cloud = cloud(&conf, source, user_agents);
@@ -95,29 +95,27 @@ fn text(global: &Global, key: &str, path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Reads the credentials again that stand in the files. Those for another Keystone are not sent to
-/// this one.
-fn credentials(
+/// Reads again the credentials that stand in the files, and the certificates that they name. Those
+/// for another Keystone are not sent to this one.
+fn access(
     config: &config::OpenStack,
     surroundings: &Surroundings,
     auth_url: Option<&str>,
-) -> anyhow::Result<Auth> {
+) -> anyhow::Result<Access> {
     let global = config.read(surroundings)?.global;
     anyhow::ensure!(
         global.auth_url.as_deref() == auth_url,
         "{}: it has changed, which takes a restart",
         global.named(&["auth-url"])
     );
-    Ok(global.auth()?)
+    Ok(Access {
+        auth: global.auth()?,
+        tls: certificates(&global)?,
+    })
 }
 
-/// A client for what a configuration says.
-fn cloud(
-    conf: &CloudConf,
-    source: CredentialsSource,
-    user_agents: &[String],
-) -> anyhow::Result<Cloud> {
-    let global = &conf.global;
+/// Reads the certificates of the connections.
+fn certificates(global: &Global) -> anyhow::Result<Tls> {
     let tls = global.tls()?;
     let ca_file = tls.ca_file.as_deref();
     let ca_file = ca_file.map(|path| bytes(global, "ca-file", path));
@@ -129,6 +127,20 @@ fn cloud(
             Some(SecretString::from(format!("{certificate}\n{key}")))
         }
     };
+    Ok(Tls {
+        ca_file: ca_file.transpose()?,
+        identity,
+        insecure: !tls.verify,
+    })
+}
+
+/// A client for what a configuration says.
+fn cloud(
+    conf: &CloudConf,
+    source: CredentialsSource,
+    user_agents: &[String],
+) -> anyhow::Result<Cloud> {
+    let global = &conf.global;
     let config = CloudConfig::new(&global.identity_url()?, global.auth()?);
     let config = CloudConfig {
         source: Some(source),
@@ -138,11 +150,7 @@ fn cloud(
             cloud::Interface::Internal => Interface::Internal,
             cloud::Interface::Admin => Interface::Admin,
         },
-        tls: Tls {
-            ca_file: ca_file.transpose()?,
-            identity,
-            insecure: !tls.verify,
-        },
+        tls: certificates(global)?,
         timeouts: timeouts(conf.request_timeout),
         user_agent: user_agent(user_agents, &config.user_agent),
         ..config
@@ -186,6 +194,8 @@ fn timeouts(each: Duration) -> Timeouts {
 
 #[cfg(test)]
 mod tests {
+    use landfall_openstack::client::auth::Auth;
+
     use super::*;
 
     /// What reading a `cloud.conf` with these lines says.
@@ -260,15 +270,26 @@ mod tests {
         };
         let read = |text: &str| {
             fs::write(&path, text).unwrap();
-            let read = credentials(&config, &Surroundings::default(), Some("http://k"));
+            let read = access(&config, &Surroundings::default(), Some("http://k"));
             read.map_err(|error| format!("{error:#}").replace(path.to_str().unwrap(), "FILE"))
         };
         let written =
             |url: &str| format!("[Global]\nauth-url = {url}\nuser-id = u\npassword = p\n");
         assert!(matches!(
-            read(&written("http://k")),
+            read(&written("http://k")).map(|access| access.auth),
             Ok(Auth::Password { .. })
         ));
+        let authorities = folder.path().join("ca.pem");
+        let named = format!(
+            "{}ca-file = {}\n",
+            written("http://k"),
+            authorities.display()
+        );
+        let missing = read(&named).unwrap_err();
+        assert!(missing.contains("ca.pem can't be read: "), "{missing}");
+        fs::write(&authorities, "rotated").unwrap();
+        let renewed = read(&named).unwrap();
+        assert_eq!(renewed.tls.ca_file.as_deref(), Some(&b"rotated"[..]));
         assert_eq!(
             read(&written("http://other")).unwrap_err(),
             "FILE:2: [Global] auth-url: it has changed, which takes a restart"
@@ -276,7 +297,7 @@ mod tests {
         let without = read("[Global]\nauth-url = http://k\n").unwrap_err();
         assert!(without.contains("no credentials; give"), "{without}");
         fs::remove_file(&path).unwrap();
-        let gone = credentials(&config, &Surroundings::default(), None).unwrap_err();
+        let gone = access(&config, &Surroundings::default(), None).unwrap_err();
         assert!(
             format!("{gone:#}").contains("cloud.conf can't be read: "),
             "{gone:#}"

@@ -4,6 +4,7 @@ mod command_line;
 mod guide;
 mod kills;
 mod picture;
+mod reference;
 mod refusals;
 mod scene;
 mod shared;
