@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use landfall_ipam::{Allocator, Proposal, Refusal, Request};
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::provider::{Applied, ProviderError, Published};
-use landfall_model::rows::{CoolingAddress, PoolRow, ResourceProblem};
+use landfall_model::rows::{Cooling, PoolRow, ResourceProblem};
 use landfall_model::{ServiceKey, Uid};
 
 use crate::request::{request, restore};
@@ -117,10 +117,27 @@ impl Addressing {
         })
     }
 
-    /// Returns what pools that are objects have on record of earlier processes.
-    pub fn recorded_cooling(&self) -> impl Iterator<Item = &CoolingAddress> {
-        let resources = self.rows.iter().filter_map(|row| row.resource.as_ref());
-        resources.flat_map(|it| &it.cooling.0)
+    /// Returns what pools that are objects have on record of earlier processes, by name.
+    pub fn recorded_cooling(&self) -> impl Iterator<Item = (&str, &Cooling)> {
+        let rows = self.rows.iter();
+        rows.filter_map(|row| Some((row.name.as_str(), &row.resource.as_ref()?.cooling)))
+    }
+
+    /// Returns the addresses that Services of this process have, in pools that keep released ones
+    /// for a time.
+    pub fn held_to_cool(&self) -> BTreeSet<IpAddr> {
+        let keeps = |address: &IpAddr| self.cool_down_of(*address).is_some();
+        if !self.rows.iter().any(|row| row.cool_down.is_some()) {
+            return BTreeSet::new();
+        }
+        let taken = self.allocator.taken();
+        let ours = taken.filter(|(uid, _)| !self.foreign.contains(*uid));
+        ours.map(|(_, address)| address).filter(keeps).collect()
+    }
+
+    /// Returns for how long an address is kept from other Services once it is released.
+    pub fn cool_down_of(&self, address: IpAddr) -> Option<Duration> {
+        self.allocator.pool_of(address)?.cool_down()
     }
 
     /// Keeps an address from other Services until then, which a Service released before this

@@ -69,6 +69,7 @@ impl Addressing {
             largest_ipv4: count(counters.largest_ipv4),
             largest_ipv6: count(counters.largest_ipv6),
             cooling: Vec::new(),
+            held: Vec::new(),
             name,
         }
     }

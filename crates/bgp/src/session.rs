@@ -491,4 +491,6 @@ mod fuzz;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 pub(crate) mod tests;

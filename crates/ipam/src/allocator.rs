@@ -235,6 +235,14 @@ impl Allocator {
         cooling
     }
 
+    /// Returns the addresses that Services have, or gave up while a record may still name them.
+    pub fn taken(&self) -> impl Iterator<Item = (&Uid, IpAddr)> {
+        let claims = self.claims.iter();
+        let held = claims.flat_map(|(uid, claim)| claim.addresses.iter().map(move |it| (uid, it)));
+        let leaving = self.leaving.iter();
+        held.chain(leaving.flat_map(|(uid, left)| left.keys().map(move |it| (uid, *it))))
+    }
+
     /// Keeps an address from other Services that `service` gave up before this allocator was made,
     /// until [`warm`](Self::warm). Returns whether it is kept: its pool keeps addresses, and no
     /// Service holds it.

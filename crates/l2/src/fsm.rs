@@ -40,9 +40,15 @@ pub struct Settings {
     pub probes: u8,
     /// The time that a host has to answer a probe.
     pub probe_interval: Duration,
-    /// How long an address that another host has is left alone, and how long a conflict that is
-    /// reported counts as the same after its last message.
+    /// How long an address is left alone that another host has, after the first refusal: what
+    /// refused it may be gone. The time doubles with each further one.
+    pub first_retry: Duration,
+    /// The longest such time, and how long a conflict that is reported counts as the same after its
+    /// last message.
     pub conflict_retry: Duration,
+    /// How long a node that is none any more is still expected to have addresses: it may only be
+    /// cut off.
+    pub forget_peer: Duration,
     /// The shortest time between two defences of an address (RFC 5227, section 2.4), and between
     /// two events about conflicts.
     pub defence_interval: Duration,
@@ -146,6 +152,8 @@ pub struct Machine {
     interfaces: BTreeMap<u32, Interface>,
     own: BTreeSet<MacAddress>,
     peers: BTreeSet<MacAddress>,
+    /// Those that were peers, and when they are forgotten.
+    former: BTreeMap<MacAddress, Instant>,
     entries: BTreeMap<IpAddr, Entry>,
     /// The deadlines of the entries.
     due: BTreeSet<(Instant, IpAddr)>,
@@ -161,9 +169,21 @@ impl Default for Settings {
             refresh: Some(Duration::from_mins(1)),
             probes: 3,
             probe_interval: Duration::from_millis(100),
+            first_retry: Duration::from_millis(200),
             conflict_retry: Duration::from_secs(30),
+            forget_peer: Duration::from_mins(10),
             defence_interval: Duration::from_secs(10),
         }
+    }
+}
+
+impl Settings {
+    /// Returns how long an address is left alone that was refused so often before.
+    fn retry_after(&self, refusals: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(refusals);
+        self.first_retry
+            .saturating_mul(doubled)
+            .min(self.conflict_retry)
     }
 }
 
@@ -189,6 +209,7 @@ impl Machine {
             interfaces: BTreeMap::new(),
             own: BTreeSet::new(),
             peers: BTreeSet::new(),
+            former: BTreeMap::new(),
             entries: BTreeMap::new(),
             due: BTreeSet::new(),
         }
@@ -221,12 +242,17 @@ impl Machine {
 
     /// Takes the MAC addresses of the other nodes. What they say is expected while an address moves
     /// and not answered by a defence, nor does it keep an address from being announced: one that a
-    /// host had that turns out to be such a node is probed again at once.
+    /// host had that turns out to be such a node is probed again at once. Those that are missing
+    /// from now on keep no address from being announced either, for a time.
     pub fn set_peers(&mut self, now: Instant, peers: BTreeSet<MacAddress>) {
         if peers == self.peers {
             return;
         }
-        self.peers = peers;
+        let before = std::mem::replace(&mut self.peers, peers);
+        let missing = before.difference(&self.peers);
+        let until = now + self.settings.forget_peer;
+        self.former.retain(|_, until| now < *until);
+        self.former.extend(missing.map(|it| (*it, until)));
         let entries = self.entries.iter();
         let met = entries.filter(|(_, entry)| entry.is_refused_by(&self.peers));
         let met: Vec<IpAddr> = met.map(|(address, _)| *address).collect();
@@ -370,8 +396,10 @@ impl Machine {
             last: now,
         };
         let address = claim.address;
+        let is_former = self.former.get(&claim.mac).is_some_and(|it| now < *it);
+        let was_peer = conflict.is_peer || is_former;
         let reaction = self.change(address, |entry, settings, _| {
-            entry.claimed(conflict, claim.is_probe, settings)
+            entry.claimed(conflict, claim.is_probe, was_peer, settings)
         });
         let Some(Reaction { event, defends }) = reaction else {
             return;

@@ -261,6 +261,7 @@ fn status(
             &view.cooling,
             view.cooling.is_empty(),
         );
+        record(&mut status, "held", &view.held, view.held.is_empty());
     }
     match valid {
         Some(valid) => record(&mut status, "accepted", &valid, false),

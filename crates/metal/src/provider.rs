@@ -227,7 +227,7 @@ impl Provider for Metal {
             addressing, ends, ..
         } = &mut *state;
         addressing.restore_claims(claims);
-        ends.restore(addressing, both_clocks());
+        ends.begin(addressing, both_clocks());
     }
 
     fn on_planned(&self, service: &Uid, refused: bool) {
@@ -254,12 +254,12 @@ impl Provider for Metal {
 
     fn invalidate_caches(&self, others_led: bool) {
         if others_led {
-            self.state().addressing.forget_claims();
+            self.state().forget_claims();
         }
     }
 
     async fn retire(&self) {
-        self.state().addressing.forget_claims();
+        self.state().forget_claims();
     }
 
     fn set_resources(&self, resources: &[Arc<ResourceRow>]) -> Vec<Reason> {
@@ -312,6 +312,11 @@ impl Provider for Metal {
 // === impl State ===
 
 impl State {
+    fn forget_claims(&mut self) {
+        self.addressing.forget_claims();
+        self.ends.forget();
+    }
+
     fn observe(&self, want: &Intent) -> Observed {
         let addresses = self.addressing.observe(want);
         // Also of those that it would get: what is published with the claim is what holds then.

@@ -25,7 +25,8 @@ use crate::status::{INSTANCE, ServiceStatus};
 
 pub use packed::{OwnershipFields, PackedService, PackedSlice};
 pub use resource::{
-    AcceptedResource, Cooling, CoolingAddress, ResourceKind, ResourceProblem, ResourceRow,
+    AcceptedResource, AddressRange, Cooling, CoolingAddress, ResourceKind, ResourceProblem,
+    ResourceRow,
 };
 
 /// A Service.

@@ -17,7 +17,7 @@ use crate::listener::{
 };
 use crate::plan::PlannedStep;
 use crate::reason::Reason;
-use crate::rows::CoolingAddress;
+use crate::rows::{AddressRange, CoolingAddress};
 use crate::status::ServiceStatus;
 
 /// Everything one running instance knows.
@@ -78,6 +78,9 @@ pub struct PoolView {
     /// Addresses that no Service gets yet because another one released them.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cooling: Vec<CoolingAddress>,
+    /// Addresses that Services have, where another one gets a released address only after a while.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub held: Vec<AddressRange>,
 }
 
 /// One Service: spec, address, listeners, members, and why each is as it is.

@@ -236,15 +236,7 @@ impl<R: OwnReport> Task<R> {
         if std::mem::replace(&mut self.is_begun, true) {
             self.announce_new(&before).await;
         }
-        let sent = self.routing.union.sent.iter();
-        let announces = sent.map(|(key, sent)| {
-            let announces = Announces {
-                through: sent.peers.iter().map(ToString::to_string).collect(),
-                took_over: false,
-            };
-            (key.clone(), announces)
-        });
-        let announces: BTreeMap<ServiceKey, Announces> = announces.collect();
+        let announces = announces(&self.routing);
         self.desired.send_if_modified(|desired| {
             let is_new = desired.as_deref() != Some(&announces);
             *desired = Some(Arc::new(announces));
@@ -379,6 +371,19 @@ impl<R: OwnReport> Task<R> {
             is_new
         });
     }
+}
+
+/// Returns to which routers this node announces each Service.
+pub fn announces(routing: &Routing) -> BTreeMap<ServiceKey, Announces> {
+    let sent = routing.union.sent.iter();
+    let announces = sent.map(|(key, sent)| {
+        let announces = Announces {
+            through: sent.peers.iter().map(ToString::to_string).collect(),
+            took_over: false,
+        };
+        (key.clone(), announces)
+    });
+    announces.collect()
 }
 
 /// Returns an invalid-resource reason about a router.

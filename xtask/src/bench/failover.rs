@@ -14,6 +14,7 @@ mod client;
 mod contestant;
 mod layout;
 mod objects;
+mod requests;
 mod router;
 
 use std::fs;

@@ -58,6 +58,10 @@ pub fn refresh(host: &Host) {
     birdc(host, "reload in node");
 }
 
+pub fn end_session(host: &Host) {
+    birdc(host, "disable node");
+}
+
 pub fn route(host: &Host, prefix: &str) -> Option<Seen> {
     let text = birdc(host, &format!("show route {prefix} protocol node all"));
     let value = |name: &str| {

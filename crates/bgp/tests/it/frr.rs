@@ -78,6 +78,10 @@ pub fn refresh(host: &Host) {
     vtysh(host, "clear bgp * soft in");
 }
 
+pub fn end_session(host: &Host) {
+    vtysh(host, "clear bgp *");
+}
+
 pub fn route(host: &Host, prefix: &str) -> Option<Seen> {
     let family = if prefix.contains(':') { "ipv6" } else { "ipv4" };
     let text = vtysh(host, &format!("show bgp {family} unicast {prefix} json"));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::lab::{Host, Program};
+use crate::lab::{Host, NODE, Program};
 use crate::router::{Seen, Setup};
 
 pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
@@ -56,6 +56,10 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
         added = end;
     }
     vec![program]
+}
+
+pub fn end_session(host: &Host) {
+    host.ask("gobgp", &["neighbor", NODE, "disable"]);
 }
 
 pub fn route(host: &Host, prefix: &str) -> Option<Seen> {

@@ -12,5 +12,6 @@ mod frr;
 mod gobgp;
 mod lab;
 mod node;
+mod recorded;
 mod router;
 mod scenarios;

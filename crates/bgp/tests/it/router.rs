@@ -121,4 +121,13 @@ impl Router {
             Kind::Gobgp => unreachable!("it keeps what it received"),
         }
     }
+
+    /// Lets its operator end the session.
+    pub fn end_session(&self) {
+        match self.kind {
+            Kind::Frr => frr::end_session(&self.host),
+            Kind::Bird => bird::end_session(&self.host),
+            Kind::Gobgp => gobgp::end_session(&self.host),
+        }
+    }
 }

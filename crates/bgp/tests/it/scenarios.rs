@@ -10,8 +10,8 @@ use crate::lab::{NODE, NODE_V6, is_inside, until};
 use crate::node::{Node, asn, ip, peer, routes};
 use crate::router::{Kind, Router, Setup};
 
-const V4: &str = "192.0.2.7/32";
-const V6: &str = "2001:db8:7::7/128";
+pub const V4: &str = "192.0.2.7/32";
+pub const V6: &str = "2001:db8:7::7/128";
 
 /// Makes a test of every scenario with a program.
 macro_rules! with {
@@ -102,7 +102,7 @@ mod gobgp {
     );
 }
 
-fn attributes() -> Attributes {
+pub fn attributes() -> Attributes {
     Attributes {
         local_preference: Some(300),
         communities: [Community(65_000, 7), Community(65_000, 9)].into(),

@@ -22,6 +22,8 @@ pub struct Entry {
     reported: Option<Instant>,
     /// The host whose refusal was reported.
     refused_by: Option<MacAddress>,
+    /// How often it was refused in a row.
+    refusals: u32,
 }
 
 /// What an address is doing, with what only that needs.
@@ -76,6 +78,7 @@ impl Entry {
             defended: None,
             reported: None,
             refused_by: None,
+            refusals: 0,
         }
     }
 
@@ -203,20 +206,29 @@ impl Entry {
         }
     }
 
-    /// Another host claims the address, or only probes for it.
-    pub fn claimed(&mut self, conflict: Conflict, is_probe: bool, settings: &Settings) -> Reaction {
+    /// Another host claims the address, or only probes for it. `was_peer`: it is a node, or was one
+    /// not long ago.
+    pub fn claimed(
+        &mut self,
+        conflict: Conflict,
+        is_probe: bool,
+        was_peer: bool,
+        settings: &Settings,
+    ) -> Reaction {
         if !self.usable.contains(&conflict.interface) {
             return Reaction::default();
         }
         let now = conflict.last;
         match self.phase {
             Phase::Waiting => Reaction::default(),
-            // A peer that still has the address is about to give it up.
-            Phase::Probing { .. } if conflict.is_peer => Reaction::default(),
+            // A peer that still has the address is about to give it up, and one that is cut off
+            // keeps no address from this side.
+            Phase::Probing { .. } if was_peer => Reaction::default(),
             Phase::Probing { .. } => {
                 self.conflict = Some(conflict);
                 self.phase = Phase::Conflicted;
-                self.next = Some(now + settings.conflict_retry);
+                self.next = Some(now + settings.retry_after(self.refusals));
+                self.refusals = self.refusals.saturating_add(1);
                 let mut event = None;
                 // Once, and not once per retry.
                 if self.refused_by != Some(conflict.mac) {
@@ -276,6 +288,7 @@ impl Entry {
 
     fn announce(&mut self, now: Instant, was_announced: bool, settings: &Settings) {
         self.refused_by = None;
+        self.refusals = 0;
         self.phase = Phase::Announcing {
             burst_until: now + settings.burst,
             was_announced,

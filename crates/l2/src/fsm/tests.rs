@@ -503,11 +503,19 @@ fn an_address_that_another_host_has_or_probes_is_not_announced_and_probed_again_
         assert_eq!(status.state, State::Conflicted);
         assert_eq!(status.conflict, Some(conflict));
         scene.announce(&[&address.to_string()], &announcement(Start::Probe));
+        // It may be gone soon; one that stays is asked ever more rarely.
+        let mut now = 250;
+        for wait in [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000] {
+            now += wait;
+            assert_eq!(scene.run(wait - 1), []);
+            assert_eq!(scene.run(1), [Seen::Probe(now, 1)]);
+            assert_eq!(scene.receive(&frame), []);
+        }
         assert_eq!(scene.run(29_999), []);
-        let probes = [30_250, 30_350, 30_450].map(|at| Seen::Probe(at, 1));
+        let probes = [30_000, 30_100, 30_200].map(|at| Seen::Probe(now + at, 1));
         assert_eq!(scene.run(300), probes);
         let seen = scene.run(1);
-        assert_eq!(seen[0], Seen::Report(30_550, Event::Announced));
+        assert_eq!(seen[0], Seen::Report(now + 30_300, Event::Announced));
     }
 }
 
@@ -515,11 +523,13 @@ fn an_address_that_another_host_has_or_probes_is_not_announced_and_probed_again_
 fn an_address_that_a_host_had_is_announced_when_it_turns_out_to_be_a_node() {
     let mut scene = Scene::new();
     scene.announce(&[V4], &announcement(Start::Probe));
-    scene.receive(&claims(PEER)[0]);
-    assert_eq!(scene.state(V4), State::Conflicted);
-    scene.run(1_000);
+    for wait in [200, 400, 800, 0] {
+        scene.receive(&claims(PEER)[0]);
+        assert_eq!(scene.state(V4), State::Conflicted);
+        scene.run(wait);
+    }
     scene.machine.set_peers(scene.now, [HOST].into());
-    assert_eq!(scene.run(500), []);
+    assert_eq!(scene.run(100), []);
     scene.machine.set_peers(scene.now, [HOST, PEER].into());
     let probes = [1_500, 1_600, 1_700].map(|at| Seen::Probe(at, 1));
     assert_eq!(scene.run(250), probes);
@@ -527,6 +537,19 @@ fn an_address_that_a_host_had_is_announced_when_it_turns_out_to_be_a_node() {
     assert_eq!(scene.receive(&claims(PEER)[0]), []);
     let seen = scene.run(50);
     assert_eq!(seen[0], Seen::Report(1_800, Event::Announced));
+}
+
+#[test]
+fn a_node_that_is_none_any_more_keeps_no_address_from_being_announced_for_some_minutes() {
+    for (after, state) in [(599_999, State::Probing), (600_000, State::Conflicted)] {
+        let mut scene = Scene::new();
+        scene.machine.set_peers(scene.now, [PEER, HOST].into());
+        scene.machine.set_peers(scene.now, [HOST].into());
+        scene.run(after);
+        scene.announce(&[V4], &announcement(Start::Probe));
+        scene.receive(&claims(PEER)[0]);
+        assert_eq!(scene.state(V4), state, "{after}");
+    }
 }
 
 #[test]

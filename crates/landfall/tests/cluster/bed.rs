@@ -84,10 +84,13 @@ impl Bed {
             .unwrap()
     }
 
-    /// A file beside those of the cluster.
+    /// A file beside those of the cluster. It is replaced as a whole, since a program that was
+    /// started with it may be reading it.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.cluster.directory().join(name);
-        std::fs::write(&path, text).unwrap();
+        let whole = path.with_added_extension("new");
+        std::fs::write(&whole, text).unwrap();
+        std::fs::rename(&whole, &path).unwrap();
         path
     }
 

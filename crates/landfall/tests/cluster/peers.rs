@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::bed::{Bed, DEADLINE, LOOK, text};
@@ -156,6 +156,30 @@ fn peer(more: &str) -> String {
     object("BGPPeer", "v1beta2", "tor", &spec)
 }
 
+/// Waits until each of these nodes has one object that names the routers of the Service.
+async fn reported(bed: &Bed, wanted: &[(&str, &[&str])]) {
+    let wanted: Vec<(Value, Value)> = wanted
+        .iter()
+        .map(|(node, peers)| (json!(node), json!(peers)))
+        .collect();
+    let began = Instant::now();
+    loop {
+        let list = ["-n", "metallb-system", "servicebgpstatuses.metallb.io"];
+        let list = bed.kubectl().get(&list).await.unwrap();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let said = items.iter().map(|it| &it["status"]);
+        let mut said: Vec<(Value, Value)> = said
+            .map(|it| (it["node"].clone(), it["peers"].clone()))
+            .collect();
+        said.sort_by_key(|(node, _)| node.to_string());
+        if said == wanted {
+            return;
+        }
+        assert!(began.elapsed() < DEADLINE, "{list:#}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// Speakers that serve the address themselves do so on both nodes at once, and the router spreads
 /// connections over them.
 async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
@@ -272,18 +296,16 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         "{shown}"
     );
     explained(&bed, &nodes[0]);
-    let began = Instant::now();
-    loop {
-        let list = ["-n", "metallb-system", "servicebgpstatuses.metallb.io"];
-        let list = bed.kubectl().get(&list).await.unwrap();
-        let items = list["items"].as_array().cloned().unwrap_or_default();
-        let said = |it: &Value| it["status"]["peers"][0] == "tor";
-        if items.iter().filter(|it| said(it)).count() == 2 {
-            break;
-        }
-        assert!(began.elapsed() < DEADLINE, "{list:#}");
-        tokio::time::sleep(LOOK).await;
-    }
+    reported(&bed, &[("node-1", &["tor"]), ("node-2", &["tor"])]).await;
+    // A router of one node only, which need not be there to be named.
+    bed.run(&["label", "node", "node-2", "rack=two"]).await;
+    let spec = "{myASN: 64500, peerASN: 64501, peerAddress: 10.78.0.51, nodeSelectors: \
+                [{matchLabels: {rack: two}}]}";
+    let rack = object("BGPPeer", "v1beta2", "rack", spec);
+    bed.kubectl().apply(&rack).await.unwrap();
+    reported(&bed, &[("node-1", &["tor"]), ("node-2", &["rack", "tor"])]).await;
+    let rack = ["-n", "metallb-system", "delete", "bgppeer", "rack"];
+    bed.kubectl().run(&rack).await.unwrap();
 
     // A password that the router does not have is named as the likely cause, and taken back.
     let secret = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/basic-auth\nmetadata: {name: \

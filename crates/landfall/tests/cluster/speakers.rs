@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use landfall_testkit::cluster::{Options, Program};
+use landfall_testkit::cluster::{Audit, Options, Program};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
@@ -538,16 +538,17 @@ subjects: [{kind: ServiceAccount, name: landfall-speaker, namespace: landfall-sy
 async fn fail_over_by_leases(bed: &Bed, nodes: &mut [Node], owner: &str) {
     bed.kubectl().apply(LEASES).await.unwrap();
     let more = ["--membership=lease", "--lease-duration=4"];
+    let starts = |node: &Node| read(&node.log).matches("takes part in announcing").count();
+    let mut before = Vec::new();
     for (place, node) in nodes.iter_mut().enumerate() {
         node.speaker.kill();
+        before.push(starts(node));
         node.speaker = Node::speak_with(bed, &node.host, place + 1, None, &more);
     }
-    let ready = "takes part in announcing";
     let began = Instant::now();
-    let starts = |node: &Node| read(&node.log).matches(ready).count();
-    let wanted = |place: usize| if place == index(owner) { 3 } else { 2 };
-    while (0..3).any(|place| starts(&nodes[place]) < wanted(place)) {
-        assert!(began.elapsed() < DEADLINE, "{}", read(&nodes[0].log));
+    while let Some(place) = (0..nodes.len()).find(|place| starts(&nodes[*place]) == before[*place])
+    {
+        assert!(began.elapsed() < DEADLINE, "{}", read(&nodes[place].log));
         tokio::time::sleep(LOOK).await;
     }
     until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(owner)).await;
@@ -578,26 +579,26 @@ async fn count_writes(bed: &Bed) {
          loadBalancerClass: metallb\n  ports: [{name: web, port: 80, targetPort: 8000}]\n",
     )
     .await;
+    let wanted = ["events", "servicel2statuses", "services/status"];
     let began = Instant::now();
-    let of_late = "metallb.io/service-name=late";
-    loop {
-        let list = ["-n", "metallb-system", "servicel2statuses", "-l", of_late];
-        let list = bed.kubectl().get(&list).await.unwrap();
-        if list["items"][0]["status"]["node"].is_string() {
-            break;
-        }
-        assert!(began.elapsed() < DEADLINE, "late is not announced");
+    while written(&audit).len() < wanted.len() {
+        assert!(began.elapsed() < DEADLINE, "{:?}", written(&audit));
         tokio::time::sleep(LOOK).await;
     }
     at_rest(&replica).await;
-    let mut written = writes(&audit);
-    written.extend(audit.writes_of(USER).unwrap());
-    let mut written: Vec<&str> = written.iter().map(|it| it.resource.as_str()).collect();
-    // How much of a pool is used is written once in a while, however many Services came.
-    written.retain(|resource| *resource != "ipaddresspools/status");
-    written.sort_unstable();
-    assert_eq!(written, ["events", "servicel2statuses", "services/status"]);
+    assert_eq!(written(&audit), wanted);
     replica.stop().await;
+}
+
+/// The resources that the controller and the speakers wrote since, each as often as it was written.
+fn written(audit: &Audit) -> Vec<String> {
+    let mut written = writes(audit);
+    written.extend(audit.writes_of(USER).unwrap());
+    let mut written: Vec<String> = written.into_iter().map(|it| it.resource).collect();
+    // How much of a pool is used is written once in a while, however many Services came.
+    written.retain(|resource| resource != "ipaddresspools/status");
+    written.sort_unstable();
+    written
 }
 
 /// The place of a node among all.

@@ -72,6 +72,48 @@ fn one_that_holds_another_key_is_no_member() {
 }
 
 #[test]
+fn a_node_that_comes_back_under_another_name_answers_for_that_name_only() {
+    for seed in 0..20 {
+        let mut world = World::new(4, seed);
+        world.settle(Duration::from_secs(1)).unwrap();
+        world.crash(2);
+        // At once: no other has noticed, and all ask the address after the name that it had.
+        world.restart_as(2, "renamed");
+        world.run(Duration::from_secs(1));
+        for node in [0, 1, 3] {
+            let peers = world.nodes[node].machine.peers();
+            assert!(!peers.contains_key(&name(2)), "seed {seed}: {peers:?}");
+            assert_eq!(peers["renamed"].address, address(2), "seed {seed}");
+            assert_eq!(peers.len(), 3, "seed {seed}");
+        }
+        let peers = world.nodes[2].machine.peers();
+        let others: Vec<_> = [0, 1, 3].map(name).into();
+        assert!(peers.keys().eq(&others), "seed {seed}: {peers:?}");
+    }
+}
+
+#[test]
+fn two_nodes_of_one_name_disturb_no_other() {
+    for seed in 0..20 {
+        let mut world = World::new(5, seed);
+        world.settle(Duration::from_secs(1)).unwrap();
+        let revisions = |world: &World| [0, 1].map(|node| world.nodes[node].machine.counts().died);
+        world.crash(4);
+        world.run(Duration::from_secs(1));
+        let before = revisions(&world);
+        world.restart_as(4, "node-3");
+        world.run(Duration::from_secs(3));
+        for node in [0, 1] {
+            let peers = world.nodes[node].machine.peers();
+            for other in [0, 1, 2].into_iter().filter(|it| *it != node) {
+                assert!(peers.contains_key(&name(other)), "seed {seed}: {peers:?}");
+            }
+        }
+        println!("seed {seed}: {before:?}, {:?}", revisions(&world));
+    }
+}
+
+#[test]
 fn a_flood_of_repeated_greetings_gets_few_answers() {
     let mut world = World::new(3, 1);
     world.recorded = Some(Vec::new());

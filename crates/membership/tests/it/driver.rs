@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_membership::driver::{Config, Membership, StartError, View, Wanted};
 use landfall_membership::machine::Settings;
+use landfall_membership::seal::{Key, Keys};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,6 +23,10 @@ struct Running {
 }
 
 async fn start(node: usize, seeds: BTreeMap<Arc<str>, SocketAddr>) -> Running {
+    start_with(node, seeds, keys()).await
+}
+
+async fn start_with(node: usize, seeds: BTreeMap<Arc<str>, SocketAddr>, keys: Keys) -> Running {
     let (stop, tracker) = (CancellationToken::new(), TaskTracker::new());
     let config = Config {
         name: name(node),
@@ -29,7 +35,7 @@ async fn start(node: usize, seeds: BTreeMap<Arc<str>, SocketAddr>) -> Running {
         settings: Settings::default(),
     };
     let wanted = Wanted {
-        keys: keys(),
+        keys,
         seeds,
         metadata: [node as u8].into(),
     };
@@ -67,6 +73,44 @@ async fn members_find_each_other_get_reports_and_that_one_leaves() {
     until(&mut view, &[2]).await;
     assert_eq!(one.membership.counts().died, 0);
     assert!(one.membership.counts().accepted > 0);
+}
+
+#[tokio::test]
+async fn row_101_one_with_another_key_is_a_member_once_the_others_open_what_it_seals() {
+    let one = start(1, BTreeMap::new()).await;
+    let seeds = BTreeMap::from([(name(1), one.membership.address())]);
+    let two = start(2, seeds.clone()).await;
+    let other = Key::new(b"the next key of these tests").unwrap();
+    let with_other = Keys {
+        first: other.clone(),
+        others: vec![keys().first],
+    };
+    let only_other = Keys {
+        first: other.clone(),
+        others: Vec::new(),
+    };
+    let three = start_with(3, seeds, only_other).await;
+    let mut view = one.membership.view();
+    until(&mut view, &[2]).await;
+    while one.membership.counts().unknown_key == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(three.membership.view().borrow().peers.is_empty());
+    assert!(!view.borrow().peers.contains_key(&name(3)));
+    // First every member can open what the new key seals, then it seals.
+    for member in [&one, &two] {
+        let also = Keys {
+            first: keys().first,
+            others: vec![other.clone()],
+        };
+        member.membership.update(|wanted| wanted.keys = also);
+    }
+    for member in [&one, &two] {
+        let with_other = with_other.clone();
+        member.membership.update(|wanted| wanted.keys = with_other);
+    }
+    until(&mut view, &[2, 3]).await;
+    until(&mut three.membership.view(), &[1, 2]).await;
 }
 
 #[tokio::test]

@@ -115,10 +115,14 @@ impl World {
     }
 
     fn machine(&mut self, node: usize, count: usize, life: u64) -> Machine {
+        self.machine_named(name(node), node, count, life)
+    }
+
+    fn machine_named(&mut self, name: Arc<str>, node: usize, count: usize, life: u64) -> Machine {
         let mut session = [0; 16];
         self.random.fill(&mut session);
         let own = Own {
-            name: name(node),
+            name,
             address: address(node),
             // Clocks differ, and may go back between two lives.
             incarnation: 1_000_000 + self.random.u64(0..100_000),
@@ -128,7 +132,7 @@ impl World {
         };
         let now = self.start + self.now;
         let mut machine = Machine::new(Settings::default(), own, keys(), now).unwrap();
-        machine.set_seeds((0..count).map(|it| (name(it), address(it))).collect());
+        machine.set_seeds((0..count).map(|it| (self::name(it), address(it))).collect());
         machine
     }
 
@@ -253,6 +257,13 @@ impl World {
         it.life = life;
         it.metadata = life.to_string().into_bytes().into();
         it.state = State::Runs;
+        self.wake(node);
+    }
+
+    /// Starts a crashed node under another name, with the address that it had.
+    pub fn restart_as(&mut self, node: usize, name: &str) {
+        self.restart(node);
+        self.nodes[node].machine = self.machine_named(name.into(), node, self.nodes.len(), 1);
         self.wake(node);
     }
 

@@ -9,7 +9,8 @@ use landfall_model::intent::Intent;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Code;
 use landfall_model::rows::{
-    Cooling, Family, FamilyPolicy, PoolRow, ResourceKind, ResourceRow, ServiceRow,
+    AddressRange, Cooling, CoolingAddress, Family, FamilyPolicy, PoolRow, ResourceKind,
+    ResourceRow, ServiceRow,
 };
 use landfall_model::status::IpMode;
 use landfall_testkit::build::claim_of;
@@ -226,20 +227,90 @@ async fn a_service_that_waits_for_an_address_that_cools_down_is_named_when_it_is
     watch.await.unwrap();
 }
 
+/// A pool with a cool-down, and what an earlier process recorded.
+fn cooled(addresses: &str, released: Vec<CoolingAddress>, held: Vec<AddressRange>) -> Arc<PoolRow> {
+    let object = ResourceRow {
+        cooling: Cooling { released, held },
+        ..ResourceRow::clone(&resource(ResourceKind::IpAddressPool, "a", json!({})))
+    };
+    Arc::new(PoolRow {
+        cool_down: Some(Duration::from_secs(90)),
+        resource: Some(Arc::new(object)),
+        ..PoolRow::clone(&pool("a", &[addresses]))
+    })
+}
+
+fn range(first: &str, last: &str) -> AddressRange {
+    AddressRange {
+        first: first.parse().unwrap(),
+        last: last.parse().unwrap(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_was_released_just_before_a_crash_cools_down_without_a_record_of_that() {
+    let site = Site::with(&[cooled("192.0.2.0/29", Vec::new(), Vec::new())]);
+    for name in ["one", "two", "three", "four"] {
+        site.addresses(&web(name)).await;
+    }
+    let recorded = site.provider.pools().remove(0);
+    assert_eq!(recorded.held, [range("192.0.2.0", "192.0.2.3")]);
+    // Two are released, and the process ends before anything is recorded of that.
+    let record = vec![cooled("192.0.2.0/29", recorded.cooling, recorded.held)];
+    let next = Site::with(&record);
+    let claims = [("one", "192.0.2.0"), ("three", "192.0.2.2")];
+    let claims = claims.map(|(name, address)| claim_of(&web(name), address));
+    next.provider.restore_claims(&claims);
+    let shown = next.provider.pools().remove(0);
+    let held = [
+        range("192.0.2.0", "192.0.2.0"),
+        range("192.0.2.2", "192.0.2.2"),
+    ];
+    assert_eq!(shown.held, held);
+    let cooling: Vec<String> = shown
+        .cooling
+        .iter()
+        .map(|it| it.address.to_string())
+        .collect();
+    assert_eq!(cooling, ["192.0.2.1", "192.0.2.3"]);
+    assert_eq!(next.addresses(&web("one")).await, ["192.0.2.0"]);
+    assert_eq!(next.addresses(&web("five")).await, ["192.0.2.4"]);
+    // Neither pools that change nor the old record make it begin again.
+    tokio::time::advance(Duration::from_secs(91)).await;
+    next.set(&record, &[l2(json!({}))]);
+    assert_eq!(next.addresses(&web("six")).await, ["192.0.2.1"]);
+
+    // A process that led before looks again when it leads again, and a pool may come later.
+    next.provider.invalidate_caches(true);
+    next.set(&[], &[]);
+    next.provider.restore_claims(&claims);
+    next.set(&record, &[]);
+    assert_eq!(next.addresses(&web("seven")).await, ["192.0.2.4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_service_of_others_has_is_not_kept_from_it_by_an_old_record() {
+    let held = vec![
+        range("192.0.2.0", "192.0.2.1"),
+        // Neither is one that this process could have written.
+        range("192.0.2.9", "192.0.2.2"),
+        range("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ];
+    let next = Site::with(&[cooled("192.0.2.0/30", Vec::new(), held)]);
+    next.provider.restore_claims(&[]);
+    let others = [claim_of(&web("others"), "192.0.2.1")];
+    next.provider.set_foreign_claims(&others);
+    let shown = next.provider.pools().remove(0);
+    assert_eq!(shown.held, []);
+    assert_eq!(shown.cooling.len(), 1);
+    next.provider.set_foreign_claims(&[]);
+    assert_eq!(next.addresses(&web("one")).await, ["192.0.2.1"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cool_down_goes_on_in_the_next_process_as_the_pool_has_it_on_record() {
-    let row = |cooling: Cooling| {
-        let object = ResourceRow {
-            cooling,
-            ..ResourceRow::clone(&resource(ResourceKind::IpAddressPool, "a", json!({})))
-        };
-        Arc::new(PoolRow {
-            cool_down: Some(Duration::from_secs(90)),
-            resource: Some(Arc::new(object)),
-            ..PoolRow::clone(&pool("a", &["192.0.2.0/32"]))
-        })
-    };
-    let site = Site::with(&[row(Cooling::default())]);
+    let row = |released| cooled("192.0.2.0/32", released, Vec::new());
+    let site = Site::with(&[row(Vec::new())]);
     let first = web("first");
     site.addresses(&first).await;
     let removal = Intent::removal(first.key.clone(), first.uid.clone());
@@ -253,7 +324,7 @@ async fn a_cool_down_goes_on_in_the_next_process_as_the_pool_has_it_on_record() 
     assert_eq!(recorded(), released);
 
     // Another process: with the pools first, and with claims first after it led before.
-    let next = Site::with(&[row(Cooling(released.clone()))]);
+    let next = Site::with(&[row(released.clone())]);
     next.provider.restore_claims(&[]);
     assert_eq!(next.provider.pools()[0].cooling, released);
     next.provider.invalidate_caches(true);
@@ -264,7 +335,7 @@ async fn a_cool_down_goes_on_in_the_next_process_as_the_pool_has_it_on_record() 
     assert_eq!(next.addresses(&second).await, ["192.0.2.0"]);
     assert_eq!(next.provider.pools()[0].cooling, []);
     // What is over is not kept again although it is on record.
-    assert_eq!(next.set(&[row(Cooling(released))], &[l2(json!({}))]), []);
+    assert_eq!(next.set(&[row(released)], &[l2(json!({}))]), []);
     assert_eq!(next.addresses(&second).await, ["192.0.2.0"]);
 }
 

@@ -19,6 +19,10 @@ const SUITES: &[(&str, &[&str])] = &[
     ("metal", &["-p", "landfall-metal", "--test", "rows"]),
     ("metallb", &["-p", "landfall-metallb", "--test", "it"]),
     ("l2", &["-p", "landfall-l2", "--lib", "--test", "it"]),
+    (
+        "membership",
+        &["-p", "landfall-membership", "--lib", "--test", "it"],
+    ),
     ("speaker", &["-p", "landfall-speaker", "--test", "it"]),
     ("kube", &["-p", "landfall-kube", "--lib", "--test", "it"]),
     ("landfall", &["-p", "landfall", "--test", "cluster"]),
@@ -138,15 +142,13 @@ fn text(tests: &BTreeMap<u16, Vec<Test>>, result: impl Fn(&Test, &str) -> String
         I/O; K, a controller and an API; N, packets in network namespaces. Tests of `landfall`\n\
         run on a real kube-apiserver; those of `l2` and `speaker` whose kind is N have\n\
         `arping`, `ndisc6`, `tcpdump` and real kernels as witnesses.\n\n\
-        *same*: as MetalLB. *differs*: on purpose; the table below says how. *missing*:\n\
-        Landfall does not do it.\n\n\
+        *same*: as MetalLB. *differs*: on purpose; the table below says how.\n\n\
         | | kind | row | | test | result |\n|---|---|---|---|---|---|\n",
     );
     for row in ROWS {
         let relation = match row.relation {
             Relation::Same => "same",
             Relation::Differs => "differs",
-            Relation::Missing => "missing",
         };
         let before = format!(
             "| {} | {} | {} | {relation}",

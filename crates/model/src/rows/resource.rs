@@ -77,11 +77,25 @@ pub struct AcceptedResource {
     pub spec: Value,
 }
 
-/// Addresses that no Service gets yet because another one released them. They are equal to any
-/// other: that they change is no news of the pool, and matters at a start only.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Cooling(pub Vec<CoolingAddress>);
+/// What is recorded of addresses that were released. It is equal to any other: that it changes is
+/// no news of the pool, and matters at a start only.
+#[derive(Clone, Debug, Default)]
+pub struct Cooling {
+    /// Addresses that no Service gets yet because another one released them.
+    pub released: Vec<CoolingAddress>,
+    /// Addresses that Services had when this was recorded: those that none has any more were
+    /// released since.
+    pub held: Vec<AddressRange>,
+}
+
+/// Addresses from the first to the last one, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressRange {
+    /// The lowest.
+    pub first: IpAddr,
+    /// The highest.
+    pub last: IpAddr,
+}
 
 /// An address that another Service released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,8 +104,8 @@ pub struct CoolingAddress {
     pub address: IpAddr,
     /// When it can be assigned again.
     pub until: Timestamp,
-    /// The Service that had it, as `NAMESPACE/NAME`.
-    #[serde(default)]
+    /// The Service that had it, as `NAMESPACE/NAME`; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub service: String,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::id::{ServiceKey, Uid};
 use crate::reason::Reason;
-use crate::rows::{ResourceKind, ResourceRow};
+use crate::rows::{Cooling, ResourceKind, ResourceRow};
 
 use super::findings::{Findings, strictly};
 use super::{ObjectMeta, lenient, names};
@@ -62,7 +62,10 @@ impl Resource {
             annotations: self.metadata.annotations,
             spec: self.spec,
             accepted: recorded(&self.status, "accepted").map(Arc::new),
-            cooling: recorded(&self.status, "cooling").unwrap_or_default(),
+            cooling: Cooling {
+                released: recorded(&self.status, "cooling").unwrap_or_default(),
+                held: recorded(&self.status, "held").unwrap_or_default(),
+            },
             source: None,
         };
         (row, findings.reasons())
@@ -99,10 +102,12 @@ impl From<&ResourceRow> for Resource {
 fn status_of(row: &ResourceRow) -> Value {
     let mut status = serde_json::Map::new();
     let accepted = row.accepted.as_ref();
-    let cooling = Some(&row.cooling).filter(|it| !it.0.is_empty());
+    let released = Some(&row.cooling.released).filter(|it| !it.is_empty());
+    let held = Some(&row.cooling.held).filter(|it| !it.is_empty());
     let fields = [
         ("accepted", accepted.map(serde_json::to_value)),
-        ("cooling", cooling.map(serde_json::to_value)),
+        ("cooling", released.map(serde_json::to_value)),
+        ("held", held.map(serde_json::to_value)),
     ];
     for (field, value) in fields {
         // What was read can be written.
@@ -179,7 +184,7 @@ mod tests {
             row.accepted.as_ref().unwrap().spec["addresses"][0],
             "192.0.2.0/24"
         );
-        assert_eq!(row.cooling.0[0].service, "shop/web");
+        assert_eq!(row.cooling.released[0].service, "shop/web");
         let again = serde_json::to_value(Resource::from(&row)).unwrap();
         assert_eq!(
             again["status"],
@@ -191,7 +196,7 @@ mod tests {
             json!(null),
         ] {
             let row = read(status);
-            assert!(row.accepted.is_none() && row.cooling.0.is_empty());
+            assert!(row.accepted.is_none() && row.cooling.released.is_empty());
         }
     }
 

@@ -21,7 +21,7 @@ fn advertisement(name: &str, spec: &Value) -> Fact {
 }
 
 /// A Service with this address and a ready endpoint on node-a.
-fn service(name: &str, address: &str) -> Vec<Fact> {
+pub fn service(name: &str, address: &str) -> Vec<Fact> {
     let ready = Endpoint {
         node: Some("node-a".into()),
         ..endpoint("10.8.0.1")
@@ -34,7 +34,7 @@ fn service(name: &str, address: &str) -> Vec<Fact> {
 }
 
 /// The node and its pool, and that all is known.
-fn speaker(own: &str, facts: impl IntoIterator<Item = Fact>) -> Decider {
+pub fn speaker(own: &str, facts: impl IntoIterator<Item = Fact>) -> Decider {
     let mut decider = Decider::new(own, 7, Rules::default());
     decider.take_facts(facts.into_iter().collect());
     for (name, address) in [("node-a", "10.0.0.1"), ("node-b", "10.0.0.2")] {

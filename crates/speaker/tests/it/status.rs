@@ -3,12 +3,18 @@ use std::sync::{Arc, Mutex};
 
 use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
+use landfall_model::rows::{Fact, ResourceKind};
 use landfall_model::{ServiceKey, Uid};
-use landfall_speaker::decide::Announces;
+use landfall_speaker::decide::{Announces, Decider};
+use landfall_speaker::sessions;
 use landfall_speaker::status::Statuses;
+use landfall_testkit::node;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::routes::{service, speaker};
+use crate::support::{peer, resource};
 
 /// An API server with one kind of objects, and what was asked of it.
 #[derive(Debug, Default)]
@@ -72,9 +78,10 @@ impl OwnReport for Server {
         _: &OwnKind,
         selector: &str,
     ) -> Result<Vec<(String, Option<S>)>, ReportError> {
-        assert_eq!(selector, "metallb.io/node=node-a");
+        let node = selector.strip_prefix("metallb.io/node=").unwrap();
         let objects = self.objects.lock().unwrap();
-        let read = objects.iter().map(|(name, status)| {
+        let of_node = objects.iter().filter(|(_, status)| status["node"] == node);
+        let read = of_node.map(|(name, status)| {
             let status = serde_json::from_value(status.clone()).ok();
             (name.clone(), status)
         });
@@ -194,4 +201,77 @@ async fn the_routers_of_a_service_are_written_to_an_object_of_another_kind() {
     let read = ServiceBgpStatus::read(status).unwrap();
     assert_eq!(read.service, ServiceKey::new("shop", "web"));
     assert_eq!(read.node, "node-a");
+}
+
+/// What all nodes say: the node, the Service, and the routers.
+fn said(server: &Server) -> BTreeSet<(String, String, Vec<String>)> {
+    let objects = server.objects.lock().unwrap();
+    let said = objects.values().map(|status| {
+        let read = ServiceBgpStatus::read(status).unwrap();
+        let peers = read.peers.into_iter().collect();
+        (read.node, read.service.name().to_owned(), peers)
+    });
+    let all: BTreeSet<_> = said.collect();
+    assert_eq!(all.len(), objects.len(), "one for each Service and node");
+    all
+}
+
+fn expected(all: &[(&str, &str, &[&str])]) -> BTreeSet<(String, String, Vec<String>)> {
+    let all = all.iter().map(|(node, service, peers)| {
+        let peers = peers.iter().map(|it| (*it).to_owned()).collect();
+        ((*node).to_owned(), (*service).to_owned(), peers)
+    });
+    all.collect()
+}
+
+#[tokio::test]
+async fn row_91_each_node_says_of_each_service_to_which_of_the_selected_routers_it_goes() {
+    let rack = json!({"nodeSelectors": [{"matchLabels": {"rack": "two"}}],
+        "peerAddress": "192.0.2.253"});
+    let selected = json!({"peers": ["rack"],
+        "serviceSelectors": [{"matchLabels": {"app": "api"}}]});
+    let advertised =
+        |name, spec: &Value| resource(ResourceKind::BgpAdvertisement, "v1beta1", name, spec);
+    let mut facts = service("web", "192.0.2.1");
+    facts.extend(service("api", "192.0.2.2"));
+    facts.push(peer("tor", &json!({})));
+    facts.push(peer("rack", &rack));
+    let of_web = json!({"serviceSelectors": [{"matchLabels": {"app": "web"}}]});
+    facts.push(advertised("web", &of_web));
+    facts.push(advertised("api", &selected));
+    let server = Arc::new(Server::default());
+    let start = |own: &'static str| {
+        let mut decider = speaker(own, facts.clone());
+        let second = node("node-b", "10.0.0.2").labelled("rack", "two");
+        decider.take_facts(vec![Fact::Node(second.row())]);
+        let writer: Statuses<_, ServiceBgpStatus> =
+            Statuses::new(Arc::clone(&server), own, "metallb-system", None);
+        (decider, writer)
+    };
+    let mut nodes = ["node-a", "node-b"].map(start);
+    let settle = async |nodes: &mut [(Decider, Statuses<Server, ServiceBgpStatus>)]| {
+        for (decider, writer) in nodes {
+            let announces = sessions::announces(decider.routing());
+            writer.settle(&announces).await.unwrap();
+        }
+    };
+    settle(&mut nodes).await;
+    let both = [
+        ("node-a", "web", &["tor"][..]),
+        ("node-b", "api", &["rack"]),
+        ("node-b", "web", &["rack", "tor"]),
+    ];
+    assert_eq!(said(&server), expected(&both));
+
+    // A router that does not select the node any more is not named, and its Service not announced.
+    for (decider, _) in &mut nodes {
+        let moved = node("node-b", "10.0.0.2").labelled("rack", "one");
+        decider.take_facts(vec![Fact::Node(moved.row())]);
+    }
+    settle(&mut nodes).await;
+    let one = [("node-a", "web", &["tor"][..]), ("node-b", "web", &["tor"])];
+    assert_eq!(said(&server), expected(&one));
+    server.take_writes();
+    settle(&mut nodes).await;
+    assert_eq!(server.take_writes(), [] as [String; 0]);
 }

@@ -2,7 +2,7 @@
 //! virtual time: the same seed gives the same run.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -78,6 +78,9 @@ pub struct World {
     pub validator: Validator,
     pub story: String,
     client: Client,
+    /// Nodes that ended while frames between nodes were cut. What the client learned of them
+    /// meanwhile is unknown to all others, and hosts find that out by probes of their own.
+    ended_apart: BTreeSet<usize>,
     rules: Rules,
     start: Instant,
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -120,6 +123,7 @@ impl World {
             validator: Validator::new(count),
             story: format!("{count} nodes, {rules:?}\n"),
             client: Client::default(),
+            ended_apart: BTreeSet::new(),
             rules,
             start: Instant::now(),
             queue: BinaryHeap::new(),
@@ -431,6 +435,7 @@ impl World {
             now: self.local(node),
             rules: self.rules,
         };
+        self.ended_apart.remove(&node);
         let it = &mut self.nodes[node];
         it.lives += 1;
         it.life = Some(Life::begin(birth, it.has_port));
@@ -454,6 +459,9 @@ impl World {
 
     fn end(&mut self, node: usize) {
         self.validator.touch(node);
+        if self.network.cuts_frames && !self.network.cut.is_empty() {
+            self.ended_apart.insert(node);
+        }
         let it = &mut self.nodes[node];
         (it.life, it.pause) = (None, None);
         it.lives += 1;
@@ -600,11 +608,14 @@ impl World {
                 answering.push(node);
             }
         }
+        let is_known =
+            |station: &MacAddress| !self.ended_apart.iter().any(|it| mac(*it) == *station);
+        let neighbour = self.client.neighbours.get(&address).copied();
         let seen = Seen {
             now: self.now,
             address,
             answering: &answering,
-            neighbour: self.client.neighbours.get(&address).copied(),
+            neighbour: neighbour.filter(is_known),
             is_paused: &|node| self.nodes[node].pause.is_some(),
         };
         let news = self.validator.validate(&seen, &self.cluster, &self.network);

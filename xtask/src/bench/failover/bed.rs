@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::contestant::Contestant;
 use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
 use super::objects::Announced;
+use super::requests::answer;
 use crate::bench::pause;
 use crate::place::Place;
 
@@ -279,6 +280,11 @@ impl Bed {
     fn node(&mut self, number: u8) -> anyhow::Result<&mut Node> {
         let node = self.nodes.iter_mut().find(|it| it.number == number);
         node.with_context(|| format!("there is no node {number}"))
+    }
+
+    /// Answers connections on all nodes.
+    pub fn answer(&self) -> anyhow::Result<()> {
+        self.nodes.iter().try_for_each(|it| answer(it.holder.id()))
     }
 
     /// Applies objects.

@@ -7,9 +7,10 @@ use anyhow::Context as _;
 
 use super::bed::Bed;
 use super::contestant::Contestant;
-use super::layout::{NAMESPACE, ROUTER};
+use super::layout::{ADDRESSES, NAMESPACE, ROUTER, address};
 use super::objects::Announced;
-use super::router::{Router, Sessions, unanswered};
+use super::requests::{Client, Counted};
+use super::router::{Router, Sessions};
 use super::{FailoverArgs, REST};
 use crate::bench::distribution::distribution;
 use crate::bench::proxy::machine;
@@ -18,8 +19,11 @@ use crate::place::Place;
 /// The nodes; each has an address.
 const NODES: u8 = 3;
 
-/// The longest that is waited for a route to come or go.
-const LIMIT: Duration = Duration::from_secs(60);
+/// The number of the address that all nodes announce.
+const SHARED: usize = ADDRESSES - 1;
+
+/// Clients that connect at the same time.
+const CLIENTS: usize = 4;
 
 /// What happens to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +57,7 @@ pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
             graceful_restart: false,
         };
         let router = begin(&mut bed, &landfall, sessions).await?;
-        let took = losses(&mut bed, &landfall, &router, loss, count).await?;
+        let took = losses(&mut bed, &landfall, &router, (loss, bfd), count).await?;
         println!(
             "{name}: until the route is withdrawn  {}",
             distribution(took)
@@ -66,6 +70,16 @@ pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     };
     let router = begin(&mut bed, &landfall, sessions).await?;
     restarts(&mut bed, &landfall, &router, few).await?;
+    bed.stop_all();
+    drop(router);
+    let sessions = Sessions {
+        bfd: false,
+        graceful_restart: false,
+    };
+    bed.delete("bgppeer.metallb.io", "keeping").await?;
+    let router = begin(&mut bed, &landfall, sessions).await?;
+    bed.answer()?;
+    drains(&mut bed, &landfall, &router, few).await?;
     bed.stop_all();
     println!("load {}", machine::load());
     Ok(())
@@ -99,7 +113,7 @@ async fn begin(
     let router = Router::start(NODES, sessions)?;
     bed.start_all(contestant, NODES).await?;
     for number in 0..usize::from(NODES) {
-        router.until_known(number, LIMIT).await?;
+        router.until_spread(number, 1).await?;
     }
     Ok(router)
 }
@@ -109,14 +123,17 @@ async fn losses(
     bed: &mut Bed,
     contestant: &Contestant,
     router: &Router,
-    loss: Loss,
+    (loss, bfd): (Loss, bool),
     count: u32,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut took = Vec::new();
     for turn in 0..count {
         let number = turn as usize % usize::from(NODES);
         let node = u8::try_from(number + 1)?;
-        // BFD comes up after BGP, and losses come at any moment between two packets.
+        if bfd {
+            router.until_watched(node).await?;
+        }
+        // BFD has yet to agree on its intervals, and losses come at any moment between two packets.
         let rest = REST * 3 + Duration::from_millis(u64::from(turn) * 37 % 500);
         tokio::time::sleep(rest).await;
         router.forget();
@@ -126,39 +143,67 @@ async fn losses(
             Loss::Speaker => bed.kill(node)?,
             Loss::Planned => bed.stop(node)?,
         }
-        let gone = router.until_lost(number, LIMIT).context("after a loss")?;
+        let gone = router.until_lost(number).context("after a loss")?;
         took.push(gone.saturating_duration_since(began));
         bed.restart(contestant, node).await?;
-        router.until_known(number, LIMIT).await?;
+        router.until_spread(number, 1).await?;
     }
     Ok(took)
 }
 
-/// Speakers restart while the router sends a thousand questions a second to their address.
+/// Speakers restart while the router sends a thousand requests a second to their address.
 async fn restarts(
     bed: &mut Bed,
     contestant: &Contestant,
     router: &Router,
     count: u32,
 ) -> anyhow::Result<()> {
-    let (mut sent, mut lost) = (0, 0);
+    let mut all = Counted::default();
     for turn in 0..count {
         let number = turn as usize % usize::from(NODES);
         let node = u8::try_from(number + 1)?;
-        let asking = router.ask(number, Duration::from_secs(5))?;
+        let asking = Client::ping(router.id(), address(number));
         tokio::time::sleep(REST).await;
         bed.stop(node)?;
         tokio::time::sleep(REST).await;
         bed.restart(contestant, node).await?;
-        let waited = tokio::task::spawn_blocking(|| asking.wait_with_output());
-        let summary = String::from_utf8_lossy(&waited.await??.stdout).into_owned();
-        let counted = unanswered(&summary)?;
-        sent += counted.0;
-        lost += counted.1;
+        tokio::time::sleep(REST * 3).await;
+        all.add(asking.end()?);
     }
     println!(
-        "speaker restarted {count} times, graceful restart: {lost} of {sent} requests without an \
-         answer"
+        "speaker restarted {count} times, graceful restart: {} of {} requests without an answer",
+        all.failed, all.asked
+    );
+    Ok(())
+}
+
+/// Speakers end as planned while the router spreads connections over all nodes.
+async fn drains(
+    bed: &mut Bed,
+    contestant: &Contestant,
+    router: &Router,
+    count: u32,
+) -> anyhow::Result<()> {
+    let ways = usize::from(NODES);
+    let mut all = Counted::default();
+    for turn in 0..count {
+        router.until_spread(SHARED, ways).await?;
+        let node = u8::try_from(turn as usize % ways + 1)?;
+        let connect = || Client::connect(router.id(), address(SHARED));
+        let clients: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();
+        tokio::time::sleep(REST).await;
+        bed.stop(node)?;
+        router.until_spread(SHARED, ways - 1).await?;
+        tokio::time::sleep(REST).await;
+        for client in clients {
+            all.add(client.end()?);
+        }
+        bed.restart(contestant, node).await?;
+    }
+    println!(
+        "speaker stopped {count} times, {NODES} nodes with one address: {} of {} connections \
+         failed",
+        all.failed, all.asked
     );
     Ok(())
 }

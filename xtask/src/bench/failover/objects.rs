@@ -31,6 +31,8 @@ impl Announced {
         );
         for number in 0..ADDRESSES {
             let node = number + 1;
+            // The last one has no node of its own with BGP, and all announce it.
+            let policy = if node == ADDRESSES { "Cluster" } else { policy };
             let _ = write!(
                 all,
                 "---\napiVersion: v1\nkind: Service\nmetadata: {{name: web-{number}, namespace: \

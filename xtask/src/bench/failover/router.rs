@@ -9,8 +9,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
+use serde_json::Value;
+
 use super::bed::{Process, namespace, sh};
 use super::layout::{ROUTER, address, node_address};
+
+/// The longest that is waited for a route to come or go.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How sessions are made, beside that nodes begin them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +35,7 @@ pub struct Router {
     /// What the kernel says about routes, with the time at which it said it.
     changes: mpsc::Receiver<(Instant, String)>,
     _programs: Vec<Process>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 // === impl Router ===
@@ -39,7 +47,8 @@ impl Router {
         let inside = format!("--net=/proc/{}/ns/net", holder.id());
         sh(&format!(
             "nsenter {inside} sh -euc 'ip link set lo up; ip address add {ROUTER}/16 dev eth0
-             ip link set eth0 up; sysctl -qw net.ipv4.ping_group_range=\"0 2147483647\"'"
+             ip link set eth0 up; sysctl -qw net.ipv4.ping_group_range=\"0 2147483647\" \
+             net.ipv4.fib_multipath_hash_policy=1'"
         ))?;
         let folder = tempfile::tempdir()?;
         let mut programs = Vec::new();
@@ -65,7 +74,7 @@ impl Router {
             holder,
             changes,
             _programs: programs,
-            _folder: folder,
+            folder,
         })
     }
 
@@ -75,8 +84,8 @@ impl Router {
     }
 
     /// Waits until the kernel has lost its way to an address, and returns when that was.
-    pub fn until_lost(&self, number: usize, limit: Duration) -> anyhow::Result<Instant> {
-        let (address, end) = (address(number).to_string(), Instant::now() + limit);
+    pub fn until_lost(&self, number: usize) -> anyhow::Result<Instant> {
+        let (address, end) = (address(number).to_string(), Instant::now() + LIMIT);
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let (at, line) = self
@@ -90,33 +99,53 @@ impl Router {
         }
     }
 
-    /// Waits until the kernel has a way to an address.
-    pub async fn until_known(&self, number: usize, limit: Duration) -> anyhow::Result<()> {
-        let end = Instant::now() + limit;
-        while !self.knows(number)? {
+    /// Waits until so many nodes are ways to an address.
+    pub async fn until_spread(&self, number: usize, ways: usize) -> anyhow::Result<()> {
+        let end = Instant::now() + LIMIT;
+        while self.ways(number)? != ways {
             if Instant::now() > end {
-                bail!("there is no route to {} after {limit:?}", address(number));
+                bail!(
+                    "there are not {ways} ways to {} after {LIMIT:?}",
+                    address(number)
+                );
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(LOOK).await;
         }
         Ok(())
     }
 
-    fn knows(&self, number: usize) -> anyhow::Result<bool> {
-        let address = address(number).to_string();
-        let output = self
-            .command("ip")
-            .args(["route", "show", &address])
-            .output()?;
-        Ok(!output.stdout.is_empty())
+    /// Waits until BFD watches a node.
+    pub async fn until_watched(&self, node: u8) -> anyhow::Result<()> {
+        let (end, node) = (Instant::now() + LIMIT, node_address(node).to_string());
+        loop {
+            let mut command = self.command("vtysh");
+            command.arg("--vty_socket").arg(self.folder.path());
+            command.args(["-d", "bfdd", "-c", "show bfd peers json"]);
+            let shown: Value = serde_json::from_slice(&command.output()?.stdout)?;
+            let mut peers = shown.as_array().into_iter().flatten();
+            if peers.any(|it| it["peer"] == node && it["status"] == "up") {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                bail!("BFD does not watch {node} after {LIMIT:?}: {shown}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
-    /// Starts to ask an address for an answer, a thousand times a second.
-    pub fn ask(&self, number: usize, time: Duration) -> anyhow::Result<std::process::Child> {
-        let (address, seconds) = (address(number).to_string(), time.as_secs().to_string());
-        let mut command = self.command("ping");
-        command.args(["-q", "-i", "0.001", "-w", &seconds, &address]);
-        Ok(command.stdout(Stdio::piped()).spawn()?)
+    /// The process that keeps its namespace.
+    pub fn id(&self) -> i32 {
+        self.holder.id()
+    }
+
+    /// The ways that its kernel has to an address.
+    fn ways(&self, number: usize) -> anyhow::Result<usize> {
+        let address = address(number).to_string();
+        let mut command = self.command("ip");
+        let output = command.args(["route", "show", &address]).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .matches("via ")
+            .count())
     }
 
     fn command(&self, program: &str) -> Command {
@@ -125,20 +154,6 @@ impl Router {
         command.arg(program);
         command
     }
-}
-
-/// Returns how many questions there were, and how many had no answer, as `ping` counts them.
-pub fn unanswered(summary: &str) -> anyhow::Result<(u64, u64)> {
-    let line = summary
-        .lines()
-        .find(|line| line.contains("packets transmitted"));
-    let line = line.with_context(|| format!("no summary: {summary}"))?;
-    let mut numbers = line
-        .split(", ")
-        .map(|part| part.split(' ').next()?.parse().ok());
-    let sent: u64 = numbers.next().flatten().context("packets transmitted")?;
-    let received: u64 = numbers.next().flatten().context("packets received")?;
-    Ok((sent, sent.saturating_sub(received)))
 }
 
 /// The programs, in the order of their start.
@@ -190,17 +205,4 @@ fn program(inside: &str, folder: &Path, name: &str, config: &str) -> anyhow::Res
         command.args(["--bfdctl", &at("bfdd.sock")]);
     }
     Process::start(command.stderr(Stdio::null()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_ping_prints_at_its_end_is_read() {
-        let text = "--- 10.78.2.1 ping statistics ---\n5000 packets transmitted, 4998 received, \
-                    0.04% packet loss, time 5000ms\n";
-        assert_eq!(unanswered(text).unwrap(), (5000, 2));
-        assert!(unanswered("").is_err());
-    }
 }
