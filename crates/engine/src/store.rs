@@ -92,7 +92,9 @@ impl StateStore {
 impl Snapshot {
     /// Whether everything that was there at the start is known and was handled once.
     pub fn ready(&self) -> bool {
-        self.synced && self.records.values().all(|record| record.handled)
+        // It is asked after every change, and the last ones are handled last, mostly.
+        let mut last_first = self.records.values().rev();
+        self.synced && last_first.all(|record| record.handled)
     }
 
     /// Whether this replica leads, and has handled everything that was there when it began.

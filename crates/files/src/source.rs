@@ -1,8 +1,11 @@
 //! The source: reads files when something changes, and sends facts about what differs.
 
+use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::panic;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,7 +27,7 @@ use crate::pools;
 use crate::registry::{Pools, Registry, Wanted};
 use crate::reported::{FactDiff, Problems};
 use crate::scanner::{Files, Scan, Scanner, routine, unwatched};
-use crate::state::{Remembered, StateDir, StateError};
+use crate::state::{StateDir, StateError};
 use crate::store::ManifestStore;
 use crate::watch::{self, Hint, Hints};
 
@@ -60,6 +63,9 @@ pub enum OpenError {
         /// Why.
         source: io::Error,
     },
+    /// No thread can be started that reads the state.
+    #[error("the state can't be read: {0}")]
+    Thread(#[source] io::Error),
     /// The state directory can't be used.
     #[error(transparent)]
     State(#[from] StateError),
@@ -128,14 +134,12 @@ impl Manifests {
             recursive,
             state,
         } = options;
-        let (state, remembered) = match &state {
-            Some(folder) => {
-                let (state, remembered) = StateDir::open(folder)?;
-                (Some(state), remembered)
-            }
-            None => (None, Remembered::default()),
+        let held = match state {
+            Some(folder) => Some((StateDir::take_hold(&folder)?, folder)),
+            None => None,
         };
-        let disk = Disk::new(paths, recursive, state.as_ref().map(StateDir::folder));
+        let folder = held.as_ref().map(|(_, folder)| &**folder);
+        let disk = Disk::new(paths, recursive, folder);
         if let Some(missing) = disk.missing() {
             return Err(OpenError::Path {
                 path: missing.path,
@@ -146,12 +150,19 @@ impl Manifests {
             Ok((watcher, hints)) => (Some(watcher), Some(hints), None),
             Err(error) => (None, None, Some(unwatched(&error))),
         };
-        let store = ManifestStore::new(Registry::new(remembered), state, Blocking::Threads);
         let files = Files::Disk(disk);
-        let mut manifests = Self::new(Scanner { files, watcher }, store.clone());
+        let mut scanner = Scanner { files, watcher };
+        let (state, registry, scan) = match held {
+            Some((lock, folder)) => {
+                let (state, registry, scan) = read(&folder, lock, || scanner.scan(stdin))?;
+                (Some(state), registry, scan)
+            }
+            None => (None, Registry::default(), scanner.scan(stdin)),
+        };
+        let store = ManifestStore::new(registry, state, Blocking::Threads);
+        let mut manifests = Self::new(scanner, store.clone());
         manifests.hints = hints;
         manifests.unwatched = unwatched;
-        let scan = manifests.scanner.scan(stdin);
         manifests.take_in(scan);
         Ok((manifests, store))
     }
@@ -418,6 +429,27 @@ impl Manifests {
         self.state_problems = problems;
         is_news
     }
+}
+
+/// Reads what is remembered while `scan` reads the manifests: each takes as long as the other, and
+/// in parts of both only one thread is busy.
+fn read(
+    folder: &Path,
+    lock: File,
+    scan: impl FnOnce() -> Scan,
+) -> Result<(StateDir, Registry, Scan), OpenError> {
+    let remembered = move || {
+        let (state, remembered) = StateDir::open_held(folder, lock)?;
+        Ok::<_, StateError>((state, Registry::new(remembered)))
+    };
+    let (read, scan) = thread::scope(|scope| {
+        let reading = thread::Builder::new().spawn_scoped(scope, remembered);
+        let scan = scan();
+        (reading.map(ScopedJoinHandle::join), scan)
+    });
+    let read = read.map_err(OpenError::Thread)?;
+    let (state, registry) = read.unwrap_or_else(|panic| panic::resume_unwind(panic))?;
+    Ok((state, registry, scan))
 }
 
 async fn next_hint(hints: Option<&mut Hints>) -> Hint {

@@ -165,10 +165,20 @@ pub(crate) fn is_own_file(name: &OsStr) -> bool {
 // === impl StateDir ===
 
 impl StateDir {
-    /// Makes the directory if it is not there, takes hold of it, and reads what is remembered.
-    /// Waits a little for a process that is about to end.
+    /// Takes hold of a directory, and reads what is remembered.
+    #[cfg(test)]
     pub(crate) fn open(folder: &Path) -> Result<(Self, Remembered), StateError> {
-        let lock = Self::hold(folder, &mut lock::wait)?;
+        Self::open_held(folder, Self::take_hold(folder)?)
+    }
+
+    /// Makes the directory if it is not there, and takes hold of it. Waits a little for a process
+    /// that is about to end.
+    pub(crate) fn take_hold(folder: &Path) -> Result<File, StateError> {
+        Self::hold(folder, &mut lock::wait)
+    }
+
+    /// Reads what is remembered in a directory that is held by `lock`.
+    pub(crate) fn open_held(folder: &Path, lock: File) -> Result<(Self, Remembered), StateError> {
         let files = Box::new(RealFolder::new(folder));
         let (mut state, remembered) = Self::read(folder, files, lock)?;
         state.is_named = true;
@@ -268,11 +278,6 @@ impl StateDir {
     #[cfg(feature = "memory")]
     pub(crate) fn compact_soon(&mut self) {
         self.journal.compact_soon();
-    }
-
-    /// The directory.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// Where the state is written.

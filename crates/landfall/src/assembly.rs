@@ -361,7 +361,7 @@ fn led<R: Report>(
 
 /// Waits until every Service was handled.
 async fn all_handled(store: Arc<StateStore>) {
-    let handled = |pages: &Snapshot| pages.synced && pages.records.values().all(|it| it.handled);
+    let handled = Snapshot::ready;
     while !store.read(handled) {
         tokio::time::sleep(LOOK).await;
     }

@@ -278,12 +278,17 @@ impl Listeners {
 
     /// The listeners of a Service as they are noted, except that one which the data plane does not
     /// have for it does not serve.
-    pub(crate) fn observed(&self, state: &State, service: &Uid) -> BTreeMap<ListenerId, Opened> {
+    pub(crate) fn observed(
+        &self,
+        state: &State,
+        service: &Uid,
+    ) -> BTreeMap<ListenerId, Arc<Opened>> {
         let mut listeners = state.listeners(service);
         for (id, opened) in &mut listeners {
             if opened.problem.is_none() && !self.carries(service, *id) {
                 let message = format!("{id} is not open any more");
-                opened.problem = Some(Reason::warning(Code::ListenFailed, message));
+                let problem = Reason::warning(Code::ListenFailed, message);
+                Arc::make_mut(opened).problem = Some(problem);
             }
         }
         listeners

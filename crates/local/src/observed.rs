@@ -17,7 +17,7 @@ pub struct Observed {
     /// Its addresses.
     pub addresses: Holdings,
     /// Its listeners.
-    pub listeners: BTreeMap<ListenerId, Opened>,
+    pub listeners: BTreeMap<ListenerId, Arc<Opened>>,
     /// Its members, per listener.
     pub members: BTreeMap<ListenerKey, Reach>,
     /// The share of the data plane that the Service exceeds, so that its clients are refused.

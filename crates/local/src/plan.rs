@@ -61,7 +61,7 @@ pub struct WantedListeners<'a> {
 
 impl WantedListeners<'_> {
     /// Plans the steps that lead there from the listeners that it has.
-    pub fn plan(&self, plan: &mut Plan<Step>, have: &BTreeMap<ListenerId, Opened>) {
+    pub fn plan(&self, plan: &mut Plan<Step>, have: &BTreeMap<ListenerId, Arc<Opened>>) {
         // What can fail for reasons outside this process comes last, and what exists is kept
         // current before anything new is tried.
         let mut opening = Plan::default();
@@ -125,7 +125,7 @@ impl WantedListeners<'_> {
         wanted
     }
 
-    fn plan_closing(&self, plan: &mut Plan<Step>, have: &BTreeMap<ListenerId, Opened>) {
+    fn plan_closing(&self, plan: &mut Plan<Step>, have: &BTreeMap<ListenerId, Arc<Opened>>) {
         let keys: Vec<ListenerKey> = self.listeners.iter().map(|listener| listener.key).collect();
         for id in have.keys() {
             let because = if !self.addresses.contains(&id.address) {

@@ -15,7 +15,8 @@ use crate::observed::Opened;
 #[derive(Clone, Debug, Default)]
 pub struct State {
     pub addressing: Addressing,
-    listeners: HashMap<Uid, BTreeMap<ListenerId, Opened>>,
+    /// Behind pointers: a map has room for eleven with the first, and readers get copies of it.
+    listeners: HashMap<Uid, BTreeMap<ListenerId, Arc<Opened>>>,
     /// Whose listener serves there.
     serving: HashMap<ListenerId, Uid>,
 }
@@ -24,7 +25,7 @@ pub struct State {
 
 impl State {
     /// The listeners of a Service.
-    pub fn listeners(&self, service: &Uid) -> BTreeMap<ListenerId, Opened> {
+    pub fn listeners(&self, service: &Uid) -> BTreeMap<ListenerId, Arc<Opened>> {
         self.listeners.get(service).cloned().unwrap_or_default()
     }
 
@@ -81,7 +82,7 @@ impl State {
         self.listeners
             .entry(service.clone())
             .or_default()
-            .insert(id, opened);
+            .insert(id, Arc::new(opened));
     }
 
     /// Forgets a listener of a Service.
@@ -112,7 +113,9 @@ impl State {
     /// All listeners with the Service that they belong to.
     pub fn all(&self) -> impl Iterator<Item = (&Uid, &ListenerId, &Opened)> {
         self.listeners.iter().flat_map(|(uid, listeners)| {
-            listeners.iter().map(move |(id, opened)| (uid, id, opened))
+            listeners
+                .iter()
+                .map(move |(id, opened)| (uid, id, &**opened))
         })
     }
 }

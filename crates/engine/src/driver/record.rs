@@ -64,6 +64,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Some((row.key.clone(), record))
         });
         let records: BTreeMap<ServiceKey, Record> = unhandled.collect();
+        // A reconcile of each comes now: tables that grow are copied again and again.
+        self.tracked.reserve(records.len());
+        self.by_uid.reserve(records.len());
         let recalled = records.iter();
         self.recalled = recalled
             .map(|(key, record)| (key.clone(), record.row.clone()))
