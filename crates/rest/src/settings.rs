@@ -34,8 +34,8 @@ pub struct Timeouts {
 impl Tls {
     /// Returns whether connections are the same with the other.
     pub fn is_same(&self, other: &Self) -> bool {
-        let own = self.identity.as_ref().map(|pem| pem.expose_secret());
-        let its = other.identity.as_ref().map(|pem| pem.expose_secret());
+        let own = self.identity.as_ref().map(SecretString::expose_secret);
+        let its = other.identity.as_ref().map(SecretString::expose_secret);
         self.ca_file == other.ca_file && own == its && self.insecure == other.insecure
     }
 }

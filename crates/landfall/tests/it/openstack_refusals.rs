@@ -56,9 +56,11 @@ const WHEN_MADE: [&str; 10] = [
 ];
 
 /// Where every text is a value, or none is read.
-const ANY_TEXT: [&str; 4] = [
+const ANY_TEXT: [&str; 6] = [
+    "floating-ip-tags",
     "load-balancer-address",
     "load-balancer-tags",
+    "security-group-tags",
     "listener-tags",
     "pool-tags",
 ];
