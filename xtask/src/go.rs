@@ -1,10 +1,10 @@
-//! Go, which builds helm, and the Kubernetes, the MetalLB and the cloud-provider-openstack of the
-//! tests: whether it is here and new enough, asked before minutes are spent.
+//! Go, which builds the Kubernetes and the MetalLB of the tests and helm: whether it is here and
+//! new enough, asked before minutes are spent.
 
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use landfall_testkit::cluster::{CloudProviderOpenStack, MetalLb, Programs};
+use landfall_testkit::cluster::{MetalLb, Programs};
 use tokio::process::Command;
 
 use crate::place::Place;
@@ -22,9 +22,6 @@ pub async fn check(place: &Place, helm: &Path) -> anyhow::Result<()> {
         .collect();
     if MetalLb::is_missing()? {
         wanted.push("MetalLB");
-    }
-    if CloudProviderOpenStack::is_missing()? {
-        wanted.push("cloud-provider-openstack");
     }
     if !helm.is_file() {
         wanted.push("helm");

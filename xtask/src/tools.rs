@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use landfall_testkit::cluster::{CloudProviderOpenStack, MetalLb};
+use landfall_testkit::cluster::MetalLb;
 use tokio::process::Command;
 
 use crate::go;
@@ -56,7 +56,7 @@ pub async fn cargo_deny(stages: &mut Stages, place: &Place) -> anyhow::Result<()
 }
 
 /// How many stages [`install`] runs.
-pub const STAGES: usize = 5;
+pub const STAGES: usize = 4;
 
 /// Stages that build every tool which is not here.
 pub async fn install(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
@@ -64,7 +64,6 @@ pub async fn install(stages: &mut Stages, place: &Place) -> anyhow::Result<()> {
     cargo_deny(stages, place).await?;
     helm(stages, place).await?;
     metallb(stages).await?;
-    cloud_provider_openstack(stages).await?;
     openstack::install(stages, place).await
 }
 
@@ -114,16 +113,6 @@ async fn metallb(stages: &mut Stages) -> anyhow::Result<()> {
     let line = "cargo test -p landfall --test cluster metallb";
     let found = stages.work("metallb", line, async { Ok(MetalLb::find().await?) });
     let MetalLb { controller, .. } = found.await?;
-    eprintln!("{} is here", controller.display());
-    Ok(())
-}
-
-/// The same with the controller of cloud-provider-openstack.
-async fn cloud_provider_openstack(stages: &mut Stages) -> anyhow::Result<()> {
-    let line = "cargo test -p landfall --test cluster openstack::reference";
-    let work = async { Ok(CloudProviderOpenStack::find().await?) };
-    let found = stages.work("cloud-provider-openstack", line, work);
-    let CloudProviderOpenStack { controller } = found.await?;
     eprintln!("{} is here", controller.display());
     Ok(())
 }

@@ -45,11 +45,6 @@ impl CloudProviderOpenStack {
         })?;
         Ok(Self { controller })
     }
-
-    /// Whether it has to be built first.
-    pub fn is_missing() -> Result<bool, ClusterError> {
-        Ok(!folder()?.join(PROGRAM).is_file())
-    }
 }
 
 fn folder() -> Result<PathBuf, ClusterError> {

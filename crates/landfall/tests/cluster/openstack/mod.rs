@@ -4,6 +4,7 @@ mod command_line;
 mod guide;
 mod kills;
 mod picture;
+#[cfg(feature = "reference")]
 mod reference;
 mod refusals;
 mod scene;
