@@ -20,6 +20,7 @@ mod neutron;
 mod octavia;
 mod session;
 mod settings;
+mod source;
 mod version;
 
 use std::collections::BTreeMap;
@@ -34,7 +35,6 @@ use identity::Identity;
 use session::OpenStackApi;
 use version::LastVersion;
 
-pub use credentials::{Access, CredentialsSource};
 pub use landfall_rest::{
     Answering, ApiError, CallCount, CallKey, ErrorKind, InProcess, NoAnswer, Query, Timeouts, Tls,
     Transport, TransportError,
@@ -42,6 +42,7 @@ pub use landfall_rest::{
 pub use neutron::Tagged;
 pub use octavia::ProviderDriver;
 pub use settings::{CloudConfig, Interface};
+pub use source::{Access, CredentialsSource};
 pub use version::ApiVersion;
 
 /// A cloud and a project in it. Copies share the token, the connections and the counters.

@@ -6,7 +6,6 @@
 //! nothing can be read, those from before stay in use. Certificates of the connections come from
 //! the same source, and are used once they are valid.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -15,20 +14,8 @@ use tokio::time::Instant;
 
 use super::auth::{Auth, body};
 use super::settings::CloudConfig;
+use super::source::CredentialsSource;
 use crate::objects::Id;
-
-/// What a source has.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// The credentials.
-    pub auth: Auth,
-    /// Certificates.
-    pub tls: Tls,
-}
-
-/// Reads credentials and certificates again from where they came from.
-#[derive(Clone)]
-pub struct CredentialsSource(Arc<dyn Fn() -> Result<Access, String> + Send + Sync>);
 
 /// The credentials of a client.
 pub(super) struct Credentials {
@@ -61,27 +48,6 @@ struct Next {
 
 /// How long credentials are used before the source is read again. It costs no request.
 const READ_EVERY: Duration = Duration::from_secs(10);
-
-impl fmt::Debug for CredentialsSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CredentialsSource")
-    }
-}
-
-// === impl CredentialsSource ===
-
-impl CredentialsSource {
-    /// Makes a source. `read` blocks on the disk; its error says why there are no credentials.
-    pub fn new(read: impl Fn() -> Result<Access, String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
-    }
-
-    async fn read(&self) -> Result<Access, String> {
-        let read = Arc::clone(&self.0);
-        let read = tokio::task::spawn_blocking(move || read());
-        read.await.unwrap_or_else(|error| Err(error.to_string()))
-    }
-}
 
 // === impl Credentials ===
 

@@ -3,7 +3,7 @@
 use landfall_rest::{Timeouts, Tls};
 
 use super::auth::Auth;
-use super::credentials::CredentialsSource;
+use super::source::CredentialsSource;
 
 /// The address of a cloud, credentials, certificates and timeouts.
 #[derive(Clone, Debug)]
