@@ -46,8 +46,8 @@ pub struct Settings {
     /// The longest such time, and how long a conflict that is reported counts as the same after its
     /// last message.
     pub conflict_retry: Duration,
-    /// How long a node that is none any more is still expected to have addresses: it may only be
-    /// cut off.
+    /// How long a node that has left the cluster is still expected to have addresses: it may only
+    /// be cut off.
     pub forget_peer: Duration,
     /// The shortest time between two defences of an address (RFC 5227, section 2.4), and between
     /// two events about conflicts.

@@ -540,7 +540,7 @@ fn an_address_that_a_host_had_is_announced_when_it_turns_out_to_be_a_node() {
 }
 
 #[test]
-fn a_node_that_is_none_any_more_keeps_no_address_from_being_announced_for_some_minutes() {
+fn a_node_that_left_the_cluster_keeps_no_address_from_being_announced_for_some_minutes() {
     for (after, state) in [(599_999, State::Probing), (600_000, State::Conflicted)] {
         let mut scene = Scene::new();
         scene.machine.set_peers(scene.now, [PEER, HOST].into());
