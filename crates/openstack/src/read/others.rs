@@ -119,6 +119,16 @@ fn is_kept_inside(
         && held.iter().all(|address| vips.contains(address))
 }
 
+/// Adds what says that the Service is internal or is not.
+fn at_internal(intent: &Intent, reason: Reason) -> Reason {
+    match &intent.extensions.openstack.internal {
+        Some(given) => reason
+            .at_annotation(&given.annotation)
+            .value(given.value.to_string()),
+        None => reason.at("[LoadBalancer] internal-lb"),
+    }
+}
+
 /// That a load balancer gets no floating IP while internal Services share it.
 fn stays_internal(intent: &Intent, balancer: &LoadBalancer) -> Reason {
     let reason = Reason::error(
@@ -129,13 +139,7 @@ fn stays_internal(intent: &Intent, balancer: &LoadBalancer) -> Reason {
             balancer.id
         ),
     );
-    let reason = match &intent.extensions.openstack.internal {
-        Some(given) => reason
-            .at_annotation(&given.annotation)
-            .value(given.value.to_string()),
-        None => reason.at("[LoadBalancer] internal-lb"),
-    };
-    reason.remedy(
+    at_internal(intent, reason).remedy(
         "make the Service internal again, or have the others leave the load balancer: it gets its \
         floating IP once no internal one uses it",
     )
@@ -158,13 +162,7 @@ fn stays_open(
             attached.floating_ip_address
         ),
     );
-    let reason = match &intent.extensions.openstack.internal {
-        Some(given) => reason
-            .at_annotation(&given.annotation)
-            .value(given.value.to_string()),
-        None => reason.at("[LoadBalancer] internal-lb"),
-    };
-    reason.remedy(
+    at_internal(intent, reason).remedy(
         "take the change back, or have the others leave the load balancer: it becomes internal \
          once no other uses it",
     )
