@@ -97,7 +97,7 @@ const LONGEST: Duration = Duration::from_secs(65_535);
 const DEFAULT_PORT: u16 = 179;
 
 /// The annotation by which only the router begins sessions.
-pub(crate) const PASSIVE: &str = "landfall.dev/passive";
+pub const PASSIVE: &str = "landfall.dev/passive";
 
 // === impl BgpPeer ===
 

@@ -7,6 +7,7 @@ use landfall_bgp::driver::Neighbor;
 use landfall_bgp::peer::{Mode, Password, PeerAddress};
 use landfall_bgp::route::{Attributes, Routes};
 use landfall_bgp::status::{State, Status};
+use landfall_metallb::PASSIVE;
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason, annotation_field};
 
@@ -82,7 +83,7 @@ pub(super) fn unheard(routing: &Routing) -> impl Iterator<Item = (Arc<str>, Reas
     passive.map(|(name, _)| {
         let message = "the router is to begin the session, and this node does not listen for it";
         let remedy = "start the speakers with --bgp-listen 179, or remove the annotation";
-        let at = annotation_field("landfall.dev/passive");
+        let at = annotation_field(PASSIVE);
         (Arc::clone(name), about(name, message, remedy).at(at))
     })
 }
