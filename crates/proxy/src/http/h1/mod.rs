@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::buffer::Buffer;
-use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
 use super::record::Record;
 use super::refusal::Refusal;
@@ -41,7 +40,6 @@ pub(super) struct Connection<S> {
     client: S,
     inbound: Inbound,
     input: Buffer,
-    forwarding: Forwarding,
     watchdog: Watchdog,
     /// Storage for heads on their way to the member, and to the client.
     upward: Vec<u8>,
@@ -85,7 +83,6 @@ impl<S: ClientStream> Connection<S> {
     /// A connection on which `early` was read already.
     pub(super) fn new(front: Arc<Front>, client: S, inbound: Inbound, early: Buffer) -> Self {
         Self {
-            forwarding: forwarding(&front, &inbound),
             front,
             client,
             inbound,
@@ -361,7 +358,3 @@ impl<S: ClientStream> Connection<S> {
     }
 }
 
-fn forwarding(front: &Front, inbound: &Inbound) -> Forwarding {
-    let port = front.listener().id().key.port.get();
-    Forwarding::new(front.settings().http, inbound.client, inbound.secure, port)
-}

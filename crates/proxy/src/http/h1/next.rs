@@ -7,13 +7,15 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 use super::super::MAX_HEAD;
+use super::super::fields::Forwarding;
 use super::super::front::{ClientStream, Settings};
 use super::super::record::Record;
 use super::super::redirect::{self, RedirectTarget};
 use super::super::refusal::Refusal;
 use super::head::FieldBuffer;
 use super::request::{RequestFacts, RequestHead};
-use super::{Connection, forwarding};
+use super::Connection;
+use crate::inbound::Inbound;
 
 /// What comes next on a client's connection.
 pub(super) enum Next {
@@ -128,21 +130,21 @@ impl<S: ClientStream> Connection<S> {
                         Err(refusal) => return Some(Next::Refuse(refusal)),
                     }
                 }
-                if self.forwarding.options() != http {
-                    self.forwarding = forwarding(&self.front, &self.inbound);
-                }
+                let Inbound { client, secure, .. } = self.inbound;
+                let port = self.front.listener().id().key.port.get();
+                let forwarding = Forwarding::new(http, client, secure, port);
                 if let Some(rate) = request_rate {
-                    let source = head.source(&self.forwarding);
+                    let source = head.source(&forwarding);
                     self.excess = self.front.admit(rate, source).err();
                 }
                 if http.member_http2 {
-                    match head.to_http2(&self.forwarding) {
+                    match head.to_http2(&forwarding) {
                         Ok(request) => self.for_http2 = Some(Box::new(request)),
                         Err(refusal) => return Some(Next::Refuse(refusal)),
                     }
                 } else {
                     self.upward.clear();
-                    head.write(&self.forwarding, &mut self.upward);
+                    head.write(&forwarding, &mut self.upward);
                 }
                 head.facts()
             }
