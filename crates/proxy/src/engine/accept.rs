@@ -187,7 +187,7 @@ impl Engine {
                         let _ = stream.set_reset_on_close();
                         continue;
                     }
-                    self.admit(key, stream, peer, listener, place);
+                    self.admit(key, stream, (peer, trusted), listener, place);
                 }
                 Err(error) if would_block(&error) => return Accepted::All,
                 Err(error) if is_shortage(&error) => {
@@ -213,11 +213,11 @@ impl Engine {
         &mut self,
         acceptor: Key,
         stream: Stream,
-        peer: SocketAddr,
+        (peer, trusted): (SocketAddr, bool),
         listener: Arc<ListenerState>,
         place: Place,
     ) {
-        if listener.config().trusts(peer.ip()) {
+        if trusted {
             self.await_proxy_header(acceptor, stream, peer, listener, place);
         } else {
             let inbound = listener.inbound(peer);
@@ -255,13 +255,7 @@ impl Engine {
         let front = speaks_http.then(|| self.front(acceptor)).flatten();
         drop(config);
         let (client, sockets) = (inbound.client.ip(), &mut self.client_sockets);
-        let socket = match sockets.add(stream, client, &listener, &self.tools.epoll) {
-            Ok(socket) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "a connection cannot be polled");
-                return;
-            }
-        };
+        let socket = sockets.add(stream, client, &listener);
         let key = socket.key();
         let running = match front {
             Some(front) if !inbound.secure => {

@@ -141,7 +141,7 @@ pub(crate) struct Engine {
 
 /// What connections use in turn.
 struct Tools {
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     buffer: Box<[u8]>,
     pipes: Pipes,
     member_sockets: MemberSockets,
@@ -168,12 +168,12 @@ impl Engine {
         capacity: Capacity,
     ) -> io::Result<Self> {
         let now = coarse_millis();
-        let (epoll, timer) = (Epoll::new()?, Timer::new()?);
+        let (epoll, timer) = (Arc::new(Epoll::new()?), Timer::new()?);
         epoll.add(&timer, Subject::Time.token(), Watch::Reading)?;
         Ok(Self {
             commands,
             resume,
-            client_sockets: ClientSockets::default(),
+            client_sockets: ClientSockets::new(epoll.clone()),
             tools: Tools {
                 epoll,
                 buffer: vec![0; pump::BUFFER_SIZE].into_boxed_slice(),
