@@ -102,8 +102,7 @@ impl<S: ClientStream> Connection<S> {
     /// Serves the client until its connection ends.
     pub(super) async fn run(&mut self) -> Ended {
         loop {
-            let settings = self.front.settings();
-            let then = match self.next(settings).await {
+            let then = match self.next().await {
                 // A shutdown before the close would change nothing.
                 Next::Left if self.client.ends_by_itself() => break,
                 Next::Left | Next::End => Then::Close,
@@ -111,11 +110,13 @@ impl<S: ClientStream> Connection<S> {
                 Next::Refuse(refusal) => {
                     let note = self.front.listener().note(self.inbound.client);
                     self.record = Record::begin(note);
+                    let settings = self.front.settings();
                     let then = Box::pin(self.refuse(refusal, None, settings)).await;
                     self.record.over(&self.front);
                     then
                 }
                 Next::Redirect(facts, elsewhere) => {
+                    let settings = self.front.settings();
                     let then = Box::pin(self.send_away(facts, &elsewhere, settings)).await;
                     self.record.over(&self.front);
                     then
@@ -357,4 +358,3 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 }
-

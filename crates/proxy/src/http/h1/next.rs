@@ -12,9 +12,9 @@ use super::super::front::{ClientStream, Settings};
 use super::super::record::Record;
 use super::super::redirect::{self, RedirectTarget};
 use super::super::refusal::Refusal;
+use super::Connection;
 use super::head::FieldBuffer;
 use super::request::{RequestFacts, RequestHead};
-use super::Connection;
 use crate::inbound::Inbound;
 
 /// What comes next on a client's connection.
@@ -33,7 +33,7 @@ pub(super) enum Next {
 
 impl<S: ClientStream> Connection<S> {
     /// Waits for the head of a request, and writes it into `upward` for the member.
-    pub(super) async fn next(&mut self, settings: Settings) -> Next {
+    pub(super) async fn next(&mut self) -> Next {
         let mut since: Option<Instant> = None;
         let mut begun = !self.input.is_empty();
         let mut searched = 0;
@@ -68,7 +68,8 @@ impl<S: ClientStream> Connection<S> {
                     since = Some(Instant::now());
                     begun = !idle;
                 }
-                let deadline = since.unwrap_or_else(Instant::now) + settings.timeouts.client_data;
+                let within = self.front.settings().timeouts.client_data;
+                let deadline = since.unwrap_or_else(Instant::now) + within;
                 return match self.watchdog.poll(deadline, context) {
                     Poll::Ready(()) if idle => Poll::Ready(Next::End),
                     Poll::Ready(()) => Poll::Ready(Next::Refuse(Refusal::ClientTimeout)),
