@@ -29,7 +29,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let wanted = row
             .as_ref()
             .map_or(Ownership::NotOurs, |row| self.validate(row));
-        self.follow_lost(key, row.as_deref(), wanted);
         let blocked = self.follow_blocked_deletion(key, row.as_ref(), wanted);
         if let Some(item) = self.prepare_hand_over(key, row.as_ref(), wanted) {
             return Some(item);

@@ -9,7 +9,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ConditionType;
 
 use super::{Engine, prepare};
-use crate::claims::{on_record, unserved};
+use crate::claims::on_record;
 use crate::parallel;
 use crate::report::Report;
 use crate::select::Ownership;
@@ -45,8 +45,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
         }
         // After what is ours: where both are on record with an address, ours goes on being served.
-        self.unserved.claims = unserved(&rows, &self.world, &self.config.classes);
-        self.reserve();
+        self.reserve_all(&rows);
         let unhandled = rows.iter().filter_map(|row| {
             let Ownership::Ours(instance) = self.validate(row) else {
                 return None;
@@ -78,7 +77,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn rows_on_record(&self) -> Vec<Arc<ServiceRow>> {
         let concerned = self.world.keys().filter(|key| {
             let affiliation = self.world.affiliation(key);
-            self.is_relevant(key) || affiliation.is_some_and(|it| it.instance.is_some())
+            self.is_relevant(key)
+                || affiliation.is_some_and(|it| it.published || it.instance.is_some())
         });
         let concerned: Vec<ServiceKey> = concerned.collect();
         let world = &*self.world;

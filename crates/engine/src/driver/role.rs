@@ -68,6 +68,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         if before != Some(term) {
             self.restore_claims();
+        } else {
+            self.follow_all_foreign();
         }
         self.push_all();
         // Also what is gone meanwhile.
