@@ -315,7 +315,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.handle.store.read(|pages| {
             let record = pages.records.get(&row.key)?;
-            record.instance.filter(|_| record.row.uid == row.uid)
+            record.instance.filter(|_| record.row().uid == row.uid)
         })
     }
 
@@ -323,14 +323,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn note_unserved(&self, row: Arc<ServiceRow>, instance: Option<InstanceId>, reason: Reason) {
         let key = row.key.clone();
         let record = Record {
-            status: row.status.clone(),
-            row,
             instance,
             reasons: vec![reason],
-            address: None,
-            left_out: Vec::new(),
-            pending: Vec::new(),
             handled: true,
+            ..Record::new(row)
         };
         self.handle.store.write(|pages| {
             pages.records.insert(key, record);

@@ -51,14 +51,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 return None;
             };
             let record = Record {
-                row: row.clone(),
                 instance: Some(instance),
-                status: row.status.clone(),
-                reasons: Vec::new(),
-                address: None,
-                left_out: Vec::new(),
-                pending: Vec::new(),
-                handled: false,
+                ..Record::new(row.clone())
             };
             Some((row.key.clone(), record))
         });
@@ -68,7 +62,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.by_uid.reserve(records.len());
         let recalled = records.iter();
         self.recalled = recalled
-            .map(|(key, record)| (key.clone(), record.row.clone()))
+            .map(|(key, record)| (key.clone(), record.row().clone()))
             .collect();
         self.handle.store.write(|pages| pages.records = records);
     }
