@@ -546,7 +546,7 @@ async fn ten_thousand_prefixes_take_few_messages(kind: Kind) {
     // One that changes is sent alone.
     let mut changed = many(Attributes::default());
     let key = first.parse().unwrap();
-    std::sync::Arc::make_mut(&mut changed).insert(key, std::sync::Arc::new(attributes()));
+    std::sync::Arc::make_mut(&mut changed).set(&key, Some(std::sync::Arc::new(attributes())));
     node.set_routes(changed);
     until("the change", || {
         router
