@@ -140,7 +140,7 @@ impl Decider {
             if is_own_node {
                 self.router.take_leaving(&self.world);
             }
-            self.router.settle(&self.config);
+            self.router.settle();
         }
     }
 
@@ -180,7 +180,7 @@ impl Decider {
             self.router
                 .take(&self.config, &row.key, Some((&**row, facts)));
         }
-        self.router.settle(&self.config);
+        self.router.settle();
         let facts = facts.into_iter();
         let facts = facts.map(|(row, facts)| (row.key.clone(), facts));
         self.board.set_advertisements(advertisements, facts);

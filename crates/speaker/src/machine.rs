@@ -99,7 +99,7 @@ impl Machine {
             let spec = desired(peer, profile, key.namespace(), router_id);
             peers.insert(key.name().into(), spec);
         }
-        let mut all = Offers::default();
+        let mut all = Offers::new(&self.config, peers.keys());
         for (row, addresses) in services {
             let facts = ServiceFacts {
                 addresses: addresses.clone(),
@@ -114,7 +114,7 @@ impl Machine {
         }
         let problems = self.problems.iter().cloned();
         Routing {
-            union: all.unite(&self.config, peers.keys(), &before.union),
+            union: all.unite(&before.union),
             peers,
             is_leaving: false,
             problems: problems.chain(findings.reasons()).collect(),

@@ -1,8 +1,10 @@
 //! Sessions and routes as people see them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
+use ipnet::IpNet;
 use landfall_bgp::peer::RemoteAsn;
 use landfall_bgp::route::Attributes;
 use landfall_bgp::status::{State, Status};
@@ -43,22 +45,28 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let statuses = self.statuses.borrow().clone();
         let union = &shown.routing.union;
+        let mut services_at: BTreeMap<IpNet, BTreeSet<&ServiceKey>> = BTreeMap::new();
+        for (service, sent) in union.sent.entries() {
+            for prefix in &sent.prefixes {
+                services_at.entry(*prefix).or_default().insert(service);
+            }
+        }
         let mut all = Vec::new();
         for (name, routes) in &union.routes {
             let status = statuses.get(name);
             let established = status.is_some_and(|it| it.state == State::Established);
-            let of_peer = routes.iter().map(|(prefix, attributes)| RouteView {
+            let sorted: BTreeMap<_, _> = routes.entries().collect();
+            let of_peer = sorted.into_iter().map(|(prefix, attributes)| RouteView {
                 prefix: prefix.to_string(),
                 node: node.to_owned(),
                 peer: name.to_string(),
                 established,
                 local_preference: attributes.local_preference,
                 communities: communities(attributes),
-                services: union
-                    .services_at
-                    .get(prefix)
-                    .map(|services| services.iter().cloned().collect())
-                    .unwrap_or_default(),
+                services: {
+                    let services = services_at.get(prefix).into_iter().flatten();
+                    services.map(|it| ServiceKey::clone(it)).collect()
+                },
             });
             all.extend(of_peer);
         }
@@ -77,14 +85,14 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let union = &shown.routing.union;
         let mut said = Vec::new();
-        for address in union.addresses.get(key).into_iter().flatten() {
-            let at = union.services_at.iter();
-            let at =
-                at.filter(|(prefix, services)| prefix.contains(address) && services.contains(key));
-            for (prefix, _) in at {
-                let sent = union.routes.iter();
-                let sent = sent.filter(|(_, routes)| routes.contains_key(prefix));
-                said.extend(sent.map(|(peer, _)| AnnouncementView {
+        let Some(sent) = union.sent.get(key) else {
+            return said;
+        };
+        for address in &sent.addresses {
+            for prefix in sent.prefixes.iter().filter(|it| it.contains(address)) {
+                let routes = union.routes.iter();
+                let routes = routes.filter(|(_, routes)| routes.contains_key(prefix));
+                said.extend(routes.map(|(peer, _)| AnnouncementView {
                     node: node.to_owned(),
                     protocol: "bgp".to_owned(),
                     address: *address,
@@ -129,15 +137,15 @@ impl Sessions {
     /// Returns the addresses that some router has been sent, with their Services.
     pub fn announced(&self, node: &str) -> Vec<AnnouncedView> {
         let shown = self.shown.borrow().clone();
-        let at = shown.routing.union.addresses.iter();
-        let all = at.flat_map(|(service, addresses)| {
+        let sent: BTreeMap<_, _> = shown.routing.union.sent.entries().collect();
+        let all = sent.into_iter().flat_map(|(service, sent)| {
             let view = |address: &IpAddr| AnnouncedView {
                 protocol: "bgp".to_owned(),
                 node: node.to_owned(),
                 address: *address,
                 service: service.clone(),
             };
-            addresses.iter().map(view).collect::<Vec<_>>()
+            sent.addresses.iter().map(view).collect::<Vec<_>>()
         });
         all.collect()
     }
