@@ -97,6 +97,29 @@ impl Router {
         (hops, paths.iter().any(is_drained))
     }
 
+    /// From now on it begins the sessions.
+    fn begin_sessions(&self) {
+        self.vtysh(&[
+            "configure terminal",
+            "router bgp 64501",
+            "no neighbor 10.78.0.1 passive",
+            "no neighbor 10.78.0.2 passive",
+            "neighbor 10.78.0.1 timers connect 1",
+            "neighbor 10.78.0.2 timers connect 1",
+        ]);
+    }
+
+    /// The ports of the nodes in its sessions.
+    fn ports(&self) -> Vec<Value> {
+        let shown = self.vtysh(&["show bgp neighbors json"]);
+        let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
+        let neighbors = shown.as_object().into_iter().flatten();
+        let established = neighbors.filter(|(_, it)| it["bgpState"] == "Established");
+        established
+            .map(|(_, it)| it["portForeign"].clone())
+            .collect()
+    }
+
     /// What its kernel does with packets to the address.
     fn kernel(&self) -> String {
         let mut command = self.host.command("ip");
@@ -181,7 +204,7 @@ async fn reported(bed: &Bed, wanted: &[(&str, &[&str])]) {
 }
 
 /// Speakers that serve the address themselves do so on both nodes at once, and the router spreads
-/// connections over them.
+/// connections over them. It is the router that begins the sessions.
 async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
     let config = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  provider: {kind: \
                   metal, dataPlane: landfall}\n  classNames: [metallb]\n";
@@ -191,15 +214,31 @@ async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
     );
     let patch = ["patch", "service", "web", "--subresource=status", "-p"];
     bed.run(&[&patch[..], &[&status]].concat()).await;
+    let passive = [
+        "-n",
+        "metallb-system",
+        "annotate",
+        "bgppeer",
+        "tor",
+        "landfall.dev/passive=true",
+    ];
+    bed.kubectl().run(&passive).await.unwrap();
+    until(bed, "a node that does not listen", || {
+        get(bed, &nodes[1], "peers").contains("--bgp-listen")
+    })
+    .await;
+    router.begin_sessions();
     for (place, node) in nodes.iter_mut().enumerate() {
         node.speaker.kill();
-        node.speaker = Node::speak(bed, &node.host, place + 1, Some(config));
+        let listening = ["--bgp-listen", "179"];
+        node.speaker = Node::speak_with(bed, &node.host, place + 1, Some(config), &listening);
     }
     let both = nodes.len();
     until(bed, "a path to each node", || {
         router.paths().0.len() == both
     })
     .await;
+    assert_eq!(router.ports(), [179, 179]);
     until(bed, "connections on both nodes", || {
         router.ask();
         nodes.iter().all(|node| connections(&node.host) > 0)

@@ -398,6 +398,8 @@ fn facts_of((number, held): ServiceChange) -> Vec<Fact> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Change by change the same comes out as from all Services at once.
     #[test]
     fn routes_that_follow_changes_are_those_that_are_worked_out_from_nothing(

@@ -95,7 +95,10 @@ async fn begin(
     let mut options = format!("holdTime: {}s", sessions.hold);
     // MetalLB's own speaker refuses everything if one of these is there.
     if contestant.has_admin() {
-        write!(options, ", connectTime: 1s, enableGracefulRestart: {restart}")?;
+        write!(
+            options,
+            ", connectTime: 1s, enableGracefulRestart: {restart}"
+        )?;
     }
     if sessions.bfd {
         options.push_str(", bfdProfile: fast");
