@@ -10,6 +10,7 @@ use landfall_model::rows::{Endpoint, Fact, ResourceKind};
 use landfall_model::{ServiceKey, wire};
 use landfall_speaker::decide::Decider;
 use landfall_speaker::routing::Routing;
+use landfall_speaker::steady::Part;
 use landfall_testkit::build::endpoint;
 use landfall_testkit::{node, slice, svc};
 use proptest::prelude::*;
@@ -204,6 +205,13 @@ fn a_node_that_can_not_deliver_announces_nothing_and_has_a_reason() {
     let mut decider = speaker("node-a", base(&json!({})));
     decider.take_facts(vec![Fact::Node(unavailable.row())]);
     assert_eq!(why(&decider), "nodeNetworkUnavailable");
+
+    // What delivers packets fails, and works again.
+    let mut decider = speaker("node-a", base(&json!({})));
+    decider.take_unsteady(BTreeSet::from([Part::DataPlane]));
+    assert_eq!(why(&decider), "dataPlaneUnhealthy");
+    decider.take_unsteady(BTreeSet::new());
+    assert_eq!(prefixes(&decider, "tor"), ["192.0.2.1/32"]);
 
     let elsewhere = json!({"nodeSelectors": [{"matchLabels": {"rack": "2"}}]});
     assert_eq!(why(&speaker("node-a", base(&elsewhere))), "notOwner");
