@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use landfall_bgp::peer::Mode;
+use landfall_bgp::peer::{Mode, PeerAddress};
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 use landfall_l2::election::Rules;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
@@ -122,7 +122,14 @@ fn only_the_router_begins_the_session_where_an_annotation_says_so() {
     for (value, mode) in [("true", Mode::Passive), ("false", Mode::Active)] {
         assert_eq!(with(value).routing().peers["tor"].peer.mode, mode);
     }
-    assert!(with("maybe").routing().peers.is_empty());
+    let range = &with("192.0.2.7/24").routing().peers["tor"].clone();
+    assert_eq!(range.peer.mode, Mode::Passive);
+    let network = "192.0.2.0/24".parse().unwrap();
+    assert_eq!(range.peer.address, PeerAddress::Range(network));
+    // The router is not in the range; no range.
+    for value in ["192.0.2.0/25", "maybe"] {
+        assert!(with(value).routing().peers.is_empty(), "{value}");
+    }
 }
 
 #[test]
