@@ -236,7 +236,12 @@ impl Decider {
     pub fn take_unsteady(&mut self, unsteady: BTreeSet<Part>) {
         if unsteady != self.unsteady {
             self.unsteady = unsteady;
+            let is_out = self.unsteady.contains(&Part::DataPlane);
+            let is_news = self.router.set_unhealthy(is_out);
             self.take_reported();
+            if is_news {
+                self.evaluate();
+            }
         }
     }
 
@@ -271,7 +276,7 @@ impl Decider {
             match part {
                 Part::Interface(name) => metadata.unsteady.extend([name.clone()]),
                 Part::Address(address) => metadata.unserved.extend([fingerprint(*address)]),
-                Part::Sockets => metadata.is_silent = true,
+                Part::Sockets | Part::DataPlane => metadata.is_silent = true,
             }
         }
         metadata

@@ -89,6 +89,7 @@ impl Machine {
             name: Arc::clone(&self.name),
             labels: BTreeMap::new(),
             network_unavailable: false,
+            is_unhealthy: false,
             excluded: false,
         };
         let (found, findings) = self.config.peers_on(&node.labels);

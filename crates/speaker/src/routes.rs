@@ -47,6 +47,8 @@ pub struct OwnNode {
     pub network_unavailable: bool,
     /// It is excluded from load balancers, and that counts.
     pub excluded: bool,
+    /// What delivers its packets fails.
+    pub is_unhealthy: bool,
 }
 
 /// Why a node announces nothing of a Service by BGP.
@@ -62,6 +64,8 @@ pub enum Withheld {
     NetworkUnavailable,
     /// The label of the node excludes it.
     Excluded,
+    /// What delivers packets on the node fails.
+    Unhealthy,
     /// The policy is Local, and no endpoint on this node serves.
     NoLocalEndpoint,
     /// No endpoint serves.
@@ -139,6 +143,7 @@ impl OwnNode {
             labels: row.labels.clone(),
             network_unavailable: row.network_unavailable,
             excluded: row.labels.contains_key(excluded_by) && !ignore_exclude_label,
+            is_unhealthy: false,
         }
     }
 }
@@ -362,6 +367,9 @@ pub fn offers(
     if node.excluded {
         return Err(Withheld::Excluded);
     }
+    if node.is_unhealthy {
+        return Err(Withheld::Unhealthy);
+    }
     if !facts.has_endpoints {
         return Err(Withheld::NoEndpoint);
     }
@@ -447,6 +455,7 @@ impl Withheld {
             Self::Conflicting(..) => "conflictingAdvertisements",
             Self::NetworkUnavailable => "nodeNetworkUnavailable",
             Self::Excluded => "nodeLabeledExcludeBalancers",
+            Self::Unhealthy => "dataPlaneUnhealthy",
             Self::NoLocalEndpoint => "noLocalEndpoints",
             Self::NoEndpoint => "noEndpoints",
         }
@@ -471,6 +480,9 @@ impl fmt::Display for Withheld {
                 f.write_str("the condition NetworkUnavailable of this node is true")
             }
             Self::Excluded => f.write_str("a label excludes this node from load balancers"),
+            Self::Unhealthy => {
+                f.write_str("what --data-plane-health names does not say that it works")
+            }
             Self::NoLocalEndpoint => {
                 f.write_str("externalTrafficPolicy is Local, and no endpoint on this node is ready")
             }

@@ -34,6 +34,7 @@ pub struct Router {
     own: Arc<str>,
     ignore_exclude_label: bool,
     ignore_cordon: bool,
+    is_unhealthy: bool,
     node: Option<OwnNode>,
     offers: Offers,
     routing: Arc<Routing>,
@@ -48,6 +49,7 @@ impl Router {
             own: own.into(),
             ignore_exclude_label,
             ignore_cordon: false,
+            is_unhealthy: false,
             node: None,
             offers: Offers::default(),
             routing: Arc::default(),
@@ -57,6 +59,12 @@ impl Router {
     /// From now on a cordoned node is like any other.
     pub fn ignore_cordon(&mut self) {
         self.ignore_cordon = true;
+    }
+
+    /// Takes whether what delivers packets on this node fails, and returns whether that is new.
+    /// Then everything is to be taken again.
+    pub fn set_unhealthy(&mut self, is_unhealthy: bool) -> bool {
+        std::mem::replace(&mut self.is_unhealthy, is_unhealthy) != is_unhealthy
     }
 
     /// Takes whether this node is about to go, which changes nothing else.
@@ -76,7 +84,10 @@ impl Router {
     pub fn begin(&mut self, config: &Config, world: &World) {
         let row = world.nodes().find(|row| row.name == self.own);
         let is_leaving = row.is_some_and(|row| self.is_leaving(row));
-        self.node = row.map(|row| OwnNode::new(row, EXCLUDED, self.ignore_exclude_label));
+        self.node = row.map(|row| OwnNode {
+            is_unhealthy: self.is_unhealthy,
+            ..OwnNode::new(row, EXCLUDED, self.ignore_exclude_label)
+        });
         let routing = Arc::make_mut(&mut self.routing);
         routing.peers.clear();
         routing.problems.clear();

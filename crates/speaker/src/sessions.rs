@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use landfall_bfd::driver::{Config as BfdConfig, Monitor, Snapshot};
 use landfall_bfd::table::{Event as BfdEvent, Path, Wanted as BfdWanted};
-use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted};
+use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted, configured};
 use landfall_bgp::shared::Change;
 use landfall_bgp::status::State;
 use landfall_engine::report::{Event, OwnReport};
@@ -169,7 +169,7 @@ impl Sessions {
         let shown = self.shown.borrow();
         let statuses = self.statuses.borrow();
         statuses.iter().any(|(name, status)| {
-            let keeps = shown.routing.peers.get(name);
+            let keeps = shown.routing.peers.get(configured(name));
             let keeps = keeps.is_some_and(|it| it.peer.graceful_restart.is_some());
             let is_leaving = shown.routing.is_leaving;
             status.state == State::Established && status.prefixes_sent > 0 && (is_leaving || !keeps)
@@ -316,7 +316,7 @@ impl<R: OwnReport> Task<R> {
         let statuses = self.statuses.borrow().clone();
         let mut problems = self.unusable.clone();
         for (name, status) in &*statuses {
-            let Some(desired) = self.routing.peers.get(name) else {
+            let Some(desired) = self.routing.peers.get(configured(name)) else {
                 continue;
             };
             if let Some(problem) = wanted::problem(name, desired, status) {
@@ -325,7 +325,7 @@ impl<R: OwnReport> Task<R> {
         }
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
-            if self.routing.peers.contains_key(name) {
+            if self.routing.peers.contains_key(configured(name)) {
                 info!(router = %name, "the session with the router is up again");
             }
         }
@@ -343,7 +343,7 @@ impl<R: OwnReport> Task<R> {
                 ),
             };
             let sent = self.routing.union.sent.entries();
-            let concerned = sent.filter(|(_, sent)| sent.peers.contains(name));
+            let concerned = sent.filter(|(_, sent)| sent.peers.contains(configured(name)));
             for (key, sent) in concerned.take(SAID) {
                 let reporter = &self.parts.reporter;
                 reporter.own_event(key, &sent.uid, &event).await;

@@ -34,6 +34,7 @@ use crate::config;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
+mod health;
 mod leases;
 mod peers;
 mod plane;
@@ -74,6 +75,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         decider = decider.serving(plane);
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
+    let healthy = health::follow(args.data_plane_health.clone(), &others).await;
     let membership = join(&args, &connection, keys, &decider, &members).await?;
     let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
     others
@@ -97,7 +99,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
     let served = running.as_ref().map(|it| it.seen.view.clone());
-    let speaker = speaker.beside(served);
+    let speaker = speaker.beside(served).while_healthy(healthy);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use landfall_bgp::peer::RemoteAsn;
+use landfall_bgp::driver::{Statuses, configured};
+use landfall_bgp::peer::{PeerAddress, RemoteAsn};
 use landfall_bgp::route::Attributes;
 use landfall_bgp::status::{State, Status};
 use landfall_model::ServiceKey;
@@ -25,19 +27,27 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let statuses = self.statuses.borrow().clone();
         let snapshot = self.bfd();
-        let peers = shown.routing.peers.iter().map(|(name, desired)| {
+        let mut all = Vec::new();
+        for (name, desired) in &shown.routing.peers {
             let path = shown.bfd.get(name);
             let bfd = snapshot.as_ref().zip(path);
             let bfd = bfd.and_then(|(snapshot, path)| snapshot.sessions.get(path));
-            PeerView {
+            let view = |name: &Arc<str>, status| PeerView {
                 name: name.to_string(),
                 node: node.to_owned(),
                 bfd: bfd.map(of_bfd),
                 problem: shown.problems.get(name).cloned(),
-                ..session(desired, statuses.get(name), now)
+                ..session(desired, status, now)
+            };
+            let sessions = sessions_of(&statuses, name);
+            let rows = sessions.map(|(name, status)| view(name, Some(status)));
+            let before = all.len();
+            all.extend(rows);
+            if all.len() == before {
+                all.push(view(name, None));
             }
-        });
-        peers.collect()
+        }
+        all
     }
 
     /// Returns what this node announces, and to which routers.
@@ -53,8 +63,7 @@ impl Sessions {
         }
         let mut all = Vec::new();
         for (name, routes) in &union.routes {
-            let status = statuses.get(name);
-            let established = status.is_some_and(|it| it.state == State::Established);
+            let established = state_of(&statuses, name) == State::Established;
             let sorted: BTreeMap<_, _> = routes.entries().collect();
             let of_peer = sorted.into_iter().map(|(prefix, attributes)| RouteView {
                 prefix: prefix.to_string(),
@@ -116,7 +125,7 @@ impl Sessions {
             let Some(peer) = said.peer.as_deref().filter(|_| said.announced) else {
                 return said;
             };
-            let state = statuses.get(peer).map_or(State::Idle, |it| it.state);
+            let state = state_of(&statuses, peer);
             let problem = shown.problems.get(peer);
             if state == State::Established {
                 if let Some(problem) = problem {
@@ -151,6 +160,22 @@ impl Sessions {
     }
 }
 
+/// Returns the sessions with a peer: several with routers of a range.
+fn sessions_of<'a>(
+    statuses: &'a Statuses,
+    peer: &'a str,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Status)> {
+    statuses
+        .iter()
+        .filter(move |(name, _)| configured(name) == peer)
+}
+
+/// Returns the best state of a session with a peer.
+fn state_of(statuses: &Statuses, peer: &str) -> State {
+    let states = sessions_of(statuses, peer).map(|(_, status)| status.state);
+    states.max().unwrap_or(State::Idle)
+}
+
 fn session(desired: &PeerSpec, status: Option<&Status>, now: Instant) -> PeerView {
     let peer = &desired.peer;
     let mut view = PeerView {
@@ -171,6 +196,11 @@ fn session(desired: &PeerSpec, status: Option<&Status>, now: Instant) -> PeerVie
     };
     status.state.name().clone_into(&mut view.state);
     view.state_seconds = now.saturating_duration_since(status.since).as_secs();
+    if let PeerAddress::Range(_) = peer.address
+        && let Some(agreed) = &status.agreed
+    {
+        view.address = agreed.remote.ip().to_string();
+    }
     view.local_address = status.agreed.as_ref().map(|it| it.local.ip());
     view.prefixes_wanted = status.prefixes_wanted as u64;
     view.prefixes_sent = status.prefixes_sent as u64;

@@ -125,6 +125,7 @@ pub(super) fn address(desired: &PeerSpec) -> String {
     match &desired.peer.address {
         PeerAddress::Ip(address) => address.to_string(),
         PeerAddress::Interface(interface) => format!("interface {interface}"),
+        PeerAddress::Range(range) => range.to_string(),
     }
 }
 

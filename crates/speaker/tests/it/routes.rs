@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use landfall_bgp::peer::Mode;
+use landfall_bgp::peer::{Mode, PeerAddress};
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 use landfall_l2::election::Rules;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
 use landfall_model::{ServiceKey, wire};
 use landfall_speaker::decide::Decider;
 use landfall_speaker::routing::Routing;
+use landfall_speaker::steady::Part;
 use landfall_testkit::build::endpoint;
 use landfall_testkit::{node, slice, svc};
 use proptest::prelude::*;
@@ -121,7 +122,14 @@ fn only_the_router_begins_the_session_where_an_annotation_says_so() {
     for (value, mode) in [("true", Mode::Passive), ("false", Mode::Active)] {
         assert_eq!(with(value).routing().peers["tor"].peer.mode, mode);
     }
-    assert!(with("maybe").routing().peers.is_empty());
+    let range = &with("192.0.2.7/24").routing().peers["tor"].clone();
+    assert_eq!(range.peer.mode, Mode::Passive);
+    let network = "192.0.2.0/24".parse().unwrap();
+    assert_eq!(range.peer.address, PeerAddress::Range(network));
+    // The router is not in the range; no range.
+    for value in ["192.0.2.0/25", "maybe"] {
+        assert!(with(value).routing().peers.is_empty(), "{value}");
+    }
 }
 
 #[test]
@@ -204,6 +212,13 @@ fn a_node_that_can_not_deliver_announces_nothing_and_has_a_reason() {
     let mut decider = speaker("node-a", base(&json!({})));
     decider.take_facts(vec![Fact::Node(unavailable.row())]);
     assert_eq!(why(&decider), "nodeNetworkUnavailable");
+
+    // What delivers packets fails, and works again.
+    let mut decider = speaker("node-a", base(&json!({})));
+    decider.take_unsteady(BTreeSet::from([Part::DataPlane]));
+    assert_eq!(why(&decider), "dataPlaneUnhealthy");
+    decider.take_unsteady(BTreeSet::new());
+    assert_eq!(prefixes(&decider, "tor"), ["192.0.2.1/32"]);
 
     let elsewhere = json!({"nodeSelectors": [{"matchLabels": {"rack": "2"}}]});
     assert_eq!(why(&speaker("node-a", base(&elsewhere))), "notOwner");
