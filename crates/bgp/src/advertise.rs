@@ -92,12 +92,13 @@ impl Advertiser {
 
     /// Changes what is desired.
     pub fn set(&mut self, wanted: Arc<Routes>, drained: bool) {
-        let before = std::mem::replace(&mut self.wanted, Arc::clone(&wanted));
+        let before = std::mem::replace(&mut self.wanted, wanted);
         if std::mem::replace(&mut self.drained, drained) != drained {
             self.plan();
             return;
         }
         let mut groups = Groups::new(self.terms, drained);
+        let wanted = Arc::clone(&self.wanted);
         for Change { key, before, now } in wanted.changes(&before) {
             if let Some(Ok(group)) = before.map(|it| groups.of(key, it)) {
                 self.forget(key, group);

@@ -1,7 +1,7 @@
 //! Reading the fields of a spec one by one, so that everything that is wrong with it is found in
 //! one go, each with its path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 

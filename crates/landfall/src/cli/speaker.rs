@@ -71,7 +71,7 @@ pub struct SpeakerArgs {
     #[arg(long, value_name = "PORT")]
     pub bgp_listen: Option<u16>,
     /// Announce nothing by BGP, and let other nodes answer for addresses, while this does not
-    /// answer with success three times in a row: kube-proxy's http://127.0.0.1:10256/healthz, for
+    /// answer with success three times in a row: kube-proxy's `http://127.0.0.1:10256/healthz`, for
     /// example. Where it fails on all nodes, no node announces anything by BGP
     #[arg(long, value_name = "URL", value_parser = health_url)]
     pub data_plane_health: Option<http::Uri>,
