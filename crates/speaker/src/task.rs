@@ -85,6 +85,8 @@ pub struct Speaker<R> {
     steadiness: Steadiness,
     /// What this node serves itself, if it does.
     serving: Option<watch::Receiver<Arc<ServingView>>>,
+    /// Whether what delivers packets on this node works, if that is asked.
+    healthy: Option<watch::Receiver<bool>>,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -146,6 +148,7 @@ impl<R: OwnReport> Speaker<R> {
             present: BTreeSet::new(),
             steadiness: Steadiness::default(),
             serving: None,
+            healthy: None,
             desired,
             serves: serving,
             routing,
@@ -168,13 +171,20 @@ impl<R: OwnReport> Speaker<R> {
         Self { serving, ..self }
     }
 
+    /// The same, on a node that announces nothing by BGP, and gives way at all addresses, while what
+    /// delivers its packets does not work.
+    #[must_use]
+    pub fn while_healthy(self, healthy: Option<watch::Receiver<bool>>) -> Self {
+        Self { healthy, ..self }
+    }
+
     /// Runs until it is stopped, or the source or a part that the node can't do without has ended.
     /// Announcing and membership go on until their own tasks end.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut members = self.parts.membership.view();
         let mut links = self.parts.announcer.links();
         let mut announced = self.parts.announcer.view();
-        let mut serving = self.serving.clone();
+        let (mut serving, mut healthy) = (self.serving.clone(), self.healthy.clone());
         loop {
             let (found, steady) = (self.found_at, self.steadiness.next(now()).map(Into::into));
             // All branches are cancel-safe.
@@ -190,6 +200,9 @@ impl<R: OwnReport> Speaker<R> {
                 }
                 it = changed(&mut serving) => {
                     it.map_or(Woken::Ended("serving"), |()| Woken::Steadiness)
+                }
+                it = changed(&mut healthy) => {
+                    it.map_or(Woken::Ended("the health check"), |()| Woken::Steadiness)
                 }
                 Some(report) = self.parts.reports.recv() => Woken::Report(report),
                 Some(question) = self.questions.recv() => Woken::Question(question),
@@ -246,6 +259,9 @@ impl<R: OwnReport> Speaker<R> {
         if let Some(serving) = &self.serving {
             let unserved = &serving.borrow().unserved;
             failing.extend(unserved.iter().copied().map(Part::Address));
+        }
+        if self.healthy.as_ref().is_some_and(|it| !*it.borrow()) {
+            failing.insert(Part::DataPlane);
         }
         let now = now();
         self.steadiness.take(now, &self.present, failing);
@@ -410,12 +426,12 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Waits for a change of what is served, if anything is.
-async fn changed(
-    serving: &mut Option<watch::Receiver<Arc<ServingView>>>,
+/// Waits for a change of what is followed, if anything is.
+async fn changed<T>(
+    followed: &mut Option<watch::Receiver<T>>,
 ) -> Result<(), watch::error::RecvError> {
-    match serving {
-        Some(serving) => serving.changed().await,
+    match followed {
+        Some(followed) => followed.changed().await,
         None => std::future::pending().await,
     }
 }
