@@ -26,6 +26,9 @@ pub struct ServiceFacts {
     pub has_endpoints: bool,
     /// The nodes with a serving endpoint; empty where they do not matter.
     pub endpoint_nodes: BTreeSet<String>,
+    /// The addresses that this node is to serve itself and leaves to others, which matters to
+    /// routes alone: elections know it of all nodes.
+    pub unserved: BTreeSet<IpAddr>,
     /// For each address the advertisements that apply, by their place in the list of the Board.
     pub advertisements: Vec<BTreeSet<usize>>,
 }
@@ -180,7 +183,8 @@ impl Board {
         true
     }
 
-    fn node(&self, name: &str) -> Option<&Node> {
+    /// The node with this name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
         let place = self
             .nodes
             .binary_search_by(|it| it.name.as_str().cmp(name))
@@ -250,6 +254,11 @@ impl Board {
     /// The owner of an address.
     pub fn owner(&self, address: IpAddr) -> Option<&str> {
         self.addresses.get(&address)?.owner.as_deref()
+    }
+
+    /// What is known of a Service with addresses.
+    pub fn facts(&self, key: &ServiceKey) -> Option<&ServiceFacts> {
+        self.services.get(key)
     }
 
     /// The Services that hold an address.

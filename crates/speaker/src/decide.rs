@@ -57,6 +57,8 @@ pub struct Decider {
     interfaces: Option<Vec<Interface>>,
     /// What of this node is not to be relied on.
     unsteady: BTreeSet<Part>,
+    /// The addresses that this node serves a part of, while another one serves all of them.
+    left: BTreeSet<IpAddr>,
     reported: BTreeMap<String, Metadata>,
     /// This node announces what it is elected for.
     is_current: bool,
@@ -81,6 +83,7 @@ impl Decider {
             members: Arc::default(),
             interfaces: None,
             unsteady: BTreeSet::new(),
+            left: BTreeSet::new(),
             reported: BTreeMap::new(),
             is_current: false,
             plane: None,
@@ -142,6 +145,7 @@ impl Decider {
             }
             self.router.settle(&self.config);
         }
+        self.leave_to_others();
     }
 
     fn take_resources(&mut self) {
@@ -206,6 +210,10 @@ impl Decider {
         if let Some(plane) = &mut self.plane {
             plane.take(&self.world, key);
         }
+        self.take_facts_of(key);
+    }
+
+    fn take_facts_of(&mut self, key: &ServiceKey) {
         let row = self.world.service(key);
         let facts = row.as_ref().and_then(|row| self.facts(row));
         let taken = row.as_deref().zip(facts.as_ref());
@@ -215,7 +223,70 @@ impl Decider {
 
     fn facts(&self, row: &ServiceRow) -> Option<ServiceFacts> {
         let served = self.plane.as_ref().and_then(|plane| plane.get(&row.key));
-        layer2::service(&self.config, &self.world, row, served)
+        let mut facts = layer2::service(&self.config, &self.world, row, served)?;
+        if let (Some(plane), Some(served)) = (&self.plane, served) {
+            let is_unserved = |it: &IpAddr| !plane.is_routed(*it) || self.left.contains(it);
+            let unserved = served.addresses.iter().copied();
+            facts.unserved = unserved.filter(is_unserved).collect();
+        }
+        Some(facts)
+    }
+
+    /// Takes the addresses whose packets this node takes, where it serves Services itself. Routers
+    /// are sent no others.
+    pub fn take_routed(&mut self, routed: &BTreeSet<IpAddr>) {
+        if let Some(plane) = &mut self.plane {
+            let changed = plane.take_routed(routed);
+            self.take_facts_at(changed);
+        }
+    }
+
+    fn take_facts_at(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        let holders = addresses.into_iter().flat_map(|it| self.board.holders(it));
+        let keys: BTreeSet<ServiceKey> = holders.cloned().collect();
+        if !keys.is_empty() {
+            for key in &keys {
+                self.take_facts_of(key);
+            }
+            self.router.settle(&self.config);
+        }
+    }
+
+    /// Withholds the routes of addresses that this node can't serve all of, where another one can.
+    /// Where none can, a part is better than nothing.
+    fn leave_to_others(&mut self) {
+        let unsteady = self.unsteady.iter().filter_map(|part| match part {
+            Part::Address(address) => Some(*address),
+            _ => None,
+        });
+        let left: BTreeSet<IpAddr> = unsteady.filter(|it| self.others_serve(*it)).collect();
+        let before = std::mem::replace(&mut self.left, left);
+        let changed = before.symmetric_difference(&self.left).copied();
+        self.take_facts_at(changed.collect::<Vec<_>>());
+    }
+
+    /// Returns whether another node sends routers an address, and serves all of it.
+    fn others_serve(&self, address: IpAddr) -> bool {
+        let all = self.config.bgp_advertisements();
+        let others = self.world.nodes().filter(|row| row.name != self.own);
+        let mut able = others.filter(|row| {
+            let node = self.board.node(&row.name);
+            node.is_some_and(|it| it.is_alive && !it.inability.concerns(address))
+        });
+        able.any(|node| {
+            self.board.holders(address).any(|key| {
+                let (row, facts) = (self.world.service(key), self.board.facts(key));
+                row.zip(facts).is_some_and(|(row, facts)| {
+                    let places = self.config.bgp_of(address, &row.labels).into_iter();
+                    let mut advertised = places.filter_map(|place| all.get(place));
+                    let has_endpoint =
+                        !facts.is_local || facts.endpoint_nodes.contains(&*node.name);
+                    has_endpoint
+                        && !node.network_unavailable
+                        && advertised.any(|it| it.of.advertisement.nodes.accepts(&node.labels))
+                })
+            })
+        })
     }
 
     /// Takes which other speakers are alive, and what they report.
@@ -255,6 +326,7 @@ impl Decider {
         } else {
             self.evaluate_nodes();
         }
+        self.leave_to_others();
     }
 
     /// The names of the other members.

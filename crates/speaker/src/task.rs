@@ -85,6 +85,8 @@ pub struct Speaker<R> {
     steadiness: Steadiness,
     /// What this node serves itself, if it does.
     serving: Option<watch::Receiver<Arc<ServingView>>>,
+    /// What it serves, as of when that was taken last.
+    served: Option<Arc<ServingView>>,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -146,6 +148,7 @@ impl<R: OwnReport> Speaker<R> {
             present: BTreeSet::new(),
             steadiness: Steadiness::default(),
             serving: None,
+            served: None,
             desired,
             serves: serving,
             routing,
@@ -244,8 +247,12 @@ impl<R: OwnReport> Speaker<R> {
             failing.insert(Part::Sockets);
         }
         if let Some(serving) = &self.serving {
-            let unserved = &serving.borrow().unserved;
-            failing.extend(unserved.iter().copied().map(Part::Address));
+            let served = Arc::clone(&serving.borrow());
+            failing.extend(served.unserved.iter().copied().map(Part::Address));
+            let before = self.served.replace(Arc::clone(&served));
+            if before.is_none_or(|before| !Arc::ptr_eq(&before, &served)) {
+                self.decider.take_routed(&served.routed);
+            }
         }
         let now = now();
         self.steadiness.take(now, &self.present, failing);
@@ -300,6 +307,10 @@ impl<R: OwnReport> Speaker<R> {
                 is_new
             });
             // Routers get all routes at once: after a restart they drop what is missing.
+            let has_begun = |it: &Arc<ServingView>| it.has_begun(&self.serves.borrow());
+            if self.routing.borrow().is_none() && !self.served.as_ref().is_none_or(has_begun) {
+                return;
+            }
             let routing = self.decider.routing();
             self.routing.send_if_modified(|routed| {
                 let is_new = routed.as_ref() != Some(routing);
