@@ -1,6 +1,8 @@
 //! What this node announces, and what it says about it: everything that is known comes in here.
 //! No I/O, no clock.
 
+mod serving;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use landfall_engine::follow::Follower;
 use landfall_l2::driver::{View as Announced, Wanted};
 use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
-use landfall_l2::fsm::{Announcement, Scope, Start, State};
+use landfall_l2::fsm::{Announcement, Scope, Start, State, Status};
 use landfall_l2::interfaces::Interface;
 use landfall_membership::driver::View as Members;
 use landfall_metallb::Config;
@@ -59,6 +61,8 @@ pub struct Decider {
     unsteady: BTreeSet<Part>,
     /// The addresses that this node serves a part of, while another one serves all of them.
     left: BTreeSet<IpAddr>,
+    /// The addresses that this node is elected for and another host has.
+    refused: BTreeSet<IpAddr>,
     reported: BTreeMap<String, Metadata>,
     /// This node announces what it is elected for.
     is_current: bool,
@@ -84,6 +88,7 @@ impl Decider {
             interfaces: None,
             unsteady: BTreeSet::new(),
             left: BTreeSet::new(),
+            refused: BTreeSet::new(),
             reported: BTreeMap::new(),
             is_current: false,
             plane: None,
@@ -94,11 +99,11 @@ impl Decider {
     /// The same, with every node taken for alive, as MetalLB does without memberlist: so do
     /// speakers of both elect the same node while one replaces the other.
     #[must_use]
-    pub fn assuming_all_alive(self) -> Self {
-        Self {
-            assumes_all_alive: true,
-            ..self
-        }
+    pub fn assuming_all_alive(mut self) -> Self {
+        self.assumes_all_alive = true;
+        // By MetalLB's speakers, which report nothing.
+        self.board.assume_announced();
+        self
     }
 
     /// The same, with Services that the nodes serve themselves.
@@ -232,63 +237,6 @@ impl Decider {
         Some(facts)
     }
 
-    /// Takes the addresses whose packets this node takes, where it serves Services itself. Routers
-    /// are sent no others.
-    pub fn take_routed(&mut self, routed: &BTreeSet<IpAddr>) {
-        if let Some(plane) = &mut self.plane {
-            let changed = plane.take_routed(routed);
-            self.take_facts_at(changed);
-        }
-    }
-
-    fn take_facts_at(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
-        let holders = addresses.into_iter().flat_map(|it| self.board.holders(it));
-        let keys: BTreeSet<ServiceKey> = holders.cloned().collect();
-        if !keys.is_empty() {
-            for key in &keys {
-                self.take_facts_of(key);
-            }
-            self.router.settle(&self.config);
-        }
-    }
-
-    /// Withholds the routes of addresses that this node can't serve all of, where another one can.
-    /// Where none can, a part is better than nothing.
-    fn leave_to_others(&mut self) {
-        let unsteady = self.unsteady.iter().filter_map(|part| match part {
-            Part::Address(address) => Some(*address),
-            _ => None,
-        });
-        let left: BTreeSet<IpAddr> = unsteady.filter(|it| self.others_serve(*it)).collect();
-        let before = std::mem::replace(&mut self.left, left);
-        let changed = before.symmetric_difference(&self.left).copied();
-        self.take_facts_at(changed.collect::<Vec<_>>());
-    }
-
-    /// Returns whether another node sends routers an address, and serves all of it.
-    fn others_serve(&self, address: IpAddr) -> bool {
-        let all = self.config.bgp_advertisements();
-        let others = self.world.nodes().filter(|row| row.name != self.own);
-        let mut able = others.filter(|row| {
-            let node = self.board.node(&row.name);
-            node.is_some_and(|it| it.is_alive && !it.inability.concerns(address))
-        });
-        able.any(|node| {
-            self.board.holders(address).any(|key| {
-                let (row, facts) = (self.world.service(key), self.board.facts(key));
-                row.zip(facts).is_some_and(|(row, facts)| {
-                    let places = self.config.bgp_of(address, &row.labels).into_iter();
-                    let mut advertised = places.filter_map(|place| all.get(place));
-                    let has_endpoint =
-                        !facts.is_local || facts.endpoint_nodes.contains(&*node.name);
-                    has_endpoint
-                        && !node.network_unavailable
-                        && advertised.any(|it| it.of.advertisement.nodes.accepts(&node.labels))
-                })
-            })
-        })
-    }
-
     /// Takes which other speakers are alive, and what they report.
     pub fn take_members(&mut self, members: Arc<Members>) {
         self.members = members;
@@ -316,11 +264,16 @@ impl Decider {
         let reported = peers
             .filter_map(|(name, peer)| Some((name.to_string(), Metadata::decode(&peer.metadata)?)));
         let mut reported: BTreeMap<_, _> = reported.collect();
-        if self.interfaces.is_some() || !self.unsteady.is_empty() {
+        let fails = !self.unsteady.is_empty() || !self.refused.is_empty();
+        if self.interfaces.is_some() || fails {
             reported.insert(self.own.to_string(), self.metadata());
         }
         let changed = reported != self.reported;
         self.reported = reported;
+        // Before another node is elected for what they are about.
+        let refused = self.reported.iter();
+        let refused = refused.map(|(name, it)| (name.clone(), it.refused.clone()));
+        self.board.set_refused(refused.collect());
         if changed {
             self.evaluate();
         } else {
@@ -339,6 +292,7 @@ impl Decider {
         let mut metadata =
             Metadata::new(self.session, self.interfaces.as_deref().unwrap_or_default());
         metadata.is_starting = !self.is_current;
+        metadata.refused.addresses = self.refused.iter().copied().map(fingerprint).collect();
         for part in &self.unsteady {
             match part {
                 Part::Interface(name) => metadata.unsteady.extend([name.clone()]),
@@ -352,6 +306,49 @@ impl Decider {
     /// Returns whether everything is known that was there at the start.
     pub fn is_synced(&self) -> bool {
         self.world.synced()
+    }
+
+    /// Takes what becomes of the addresses that this node is elected for.
+    pub fn take_announced(&mut self, announced: &BTreeMap<IpAddr, Status>) {
+        let mut refused = BTreeSet::new();
+        for (address, status) in announced {
+            match status.state {
+                State::Announcing => self.board.set_announced(*address),
+                // It is asked again, and a conflict of a time before was over then.
+                State::Conflicted | State::Probing if status.conflict.is_some() => {
+                    refused.insert(*address);
+                }
+                State::Conflicted | State::Probing | State::Waiting => {}
+            }
+        }
+        if refused != self.refused {
+            self.refused = refused;
+            self.take_reported();
+        }
+    }
+
+    /// Returns whether time decides if other nodes announce what they are elected for.
+    pub fn is_unsettled(&self) -> bool {
+        self.board.is_unsettled()
+    }
+
+    /// Looks at what other nodes have, a second after the last look.
+    pub fn look(&mut self) {
+        self.board.look();
+    }
+
+    /// What this node is to ask for before it takes part: of what it is elected for that which no
+    /// other node announces, so that it can begin without a probe.
+    pub fn asks(&mut self) -> Wanted {
+        self.board.begin();
+        let mut wanted = self.wanted();
+        wanted
+            .announcements
+            .retain(|_, it| it.start == Start::Probe);
+        for announcement in wanted.announcements.values_mut() {
+            announcement.start = Start::Ask;
+        }
+        wanted
     }
 
     /// From now on an address that appears is new.
@@ -400,7 +397,7 @@ impl Decider {
             }
             for key in self.board.holders(address) {
                 let entry = all.entry(key.clone()).or_default();
-                entry.took_over |= owned.start == Start::TakeOver;
+                entry.took_over |= owned.took_over;
                 if let Scope::Only(names) = &owned.interfaces {
                     entry.through.extend(names.iter().cloned());
                 }
