@@ -38,8 +38,8 @@ takes about half an hour on the simulated cloud, and hours on the real one.
 
 Examples:
   cargo xtask bench calls
-  cargo xtask bench calls --providers amphora --nodes 80 --services 10
-  cargo xtask bench calls --cloud real --providers ovn --nodes 20 --services 5 --watched 200")]
+  cargo xtask bench calls -- --providers amphora --nodes 80 --services 10
+  cargo xtask bench calls -- --cloud real --providers ovn --nodes 20 --services 5")]
 struct Arguments {
     /// The Landfall to measure
     #[arg(long, value_name = "PROGRAM")]
