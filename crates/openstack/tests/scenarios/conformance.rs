@@ -102,11 +102,7 @@ const NOT_IN_OVN: [(&str, &str); 29] = [
 ];
 
 /// Rows that are not played here, and the tests that show them.
-const ELSEWHERE: [(&str, &str); 3] = [
-    (
-        "R04",
-        "crates/openstack/tests/client/sessions.rs, each_credential_and_scope_has_its_body",
-    ),
+const ELSEWHERE: [(&str, &str); 2] = [
     ("C31", "crates/landfall/tests/it/openstack.rs"),
     (
         "R10",

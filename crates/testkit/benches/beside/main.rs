@@ -8,6 +8,12 @@
 //!  Table <── the lines of both programs, side by side
 //! ```
 
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark's output is its purpose"
+)]
+
 mod bed;
 mod cloud;
 mod counts;

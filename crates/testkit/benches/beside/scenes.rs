@@ -224,15 +224,14 @@ fn name(number: u16) -> String {
 }
 
 fn service(number: u16, ports: &[u16]) -> String {
-    let ports: String = ports
+    let ports = ports
         .iter()
-        .map(|port| format!("  - {{name: p{port}, port: {port}}}\n"))
-        .collect();
-    format!(
-        "apiVersion: v1\nkind: Service\nmetadata: {{name: {}}}\nspec:\n  type: LoadBalancer\n  \
-         ports:\n{ports}---\n",
-        name(number)
-    )
+        .map(|port| json!({"name": format!("p{port}"), "port": port}));
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name(number)},
+        "spec": {"type": "LoadBalancer", "ports": ports.collect::<Vec<_>>()},
+    });
+    format!("{service}\n---\n")
 }
 
 fn text<'a>(object: &'a Value, field: &str) -> &'a str {
