@@ -49,7 +49,7 @@ pub type Wanted<'a> = &'a dyn Fn(&Picture) -> bool;
 const QUIET: Duration = Duration::from_secs(8);
 
 /// How long anything is waited for where nothing else is said.
-pub const PATIENCE: Duration = Duration::from_secs(3600);
+pub const PATIENCE: Duration = Duration::from_secs(1200);
 
 // === impl Bed ===
 
@@ -184,7 +184,7 @@ impl<'a> Bed<'a> {
     async fn quiet(&mut self, begun: &Begun) -> anyhow::Result<Duration> {
         let (mut count, mut last) = (0, Instant::now());
         while count == 0 || last.elapsed() < QUIET {
-            let now = self.calls(begun).await?.len();
+            let now = self.cloud.count(&begun.mark, self.program.agent()).await?;
             if now > count {
                 (count, last) = (now, Instant::now());
             }

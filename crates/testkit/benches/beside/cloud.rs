@@ -114,6 +114,14 @@ impl Cloud {
         }
     }
 
+    /// How many calls there were since then, whatever they were for.
+    pub async fn count(&self, mark: &Mark, agent: &str) -> anyhow::Result<usize> {
+        match (self, mark) {
+            (Self::Simulated { sim, .. }, Mark::Simulated(begin)) => Ok(sim.call_count() - begin),
+            _ => Ok(self.calls(mark, agent).await?.len()),
+        }
+    }
+
     /// Asks by hand, outside of all counts. `Null` stands for no body.
     pub async fn ask(
         &self,
@@ -151,7 +159,7 @@ impl Cloud {
     /// From one look at it to the next. At the real one every look is work.
     pub const fn look(&self) -> Duration {
         Duration::from_millis(match self {
-            Self::Simulated { .. } => 200,
+            Self::Simulated { .. } => 300,
             Self::Real(_) => 2000,
         })
     }
