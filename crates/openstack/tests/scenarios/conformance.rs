@@ -380,8 +380,8 @@ fn text(tests: &[String], table: &Table) -> String {
         Each scenario of the specification is a test. It runs on a simulated cloud and, from the\n\
         same code, on a real Keystone, Neutron and Octavia with the providers `amphora` and\n\
         `ovn`, which have no virtual machines, so nothing is forwarded there.\n\n\
-        - `passed`, `failed`: the result of the last run of the row on this side, and the commit\n  \
-        that it ran on. One without a commit is older than the record of commits.\n\
+        - `passed`, `failed`: the result of the last run of the row on this side, and the\n  \
+        commit that it ran on. One without a commit is older than the record of commits.\n\
         - `passed in part`: the test leaves out a part of the row on this side.\n\
         - `slow`: timed out after 10 minutes.\n\
         - `simulator only`: the row needs faults, virtual time or a state of the simulator.\n\

@@ -87,8 +87,15 @@ impl Program {
 }
 
 /// One instance that serves every Service.
-const CONFIG: &str = "instances:\n- name: cloud\n  default: true\n  provider:\n    kind: openstack\n    \
-                      cloudConf: cloud.conf\n    clusterName: beside\n";
+const CONFIG: &str = "
+instances:
+- name: cloud
+  default: true
+  provider:
+    kind: openstack
+    cloudConf: cloud.conf
+    clusterName: beside
+";
 
 /// Asks it to end, and waits.
 pub async fn stop(mut child: Child) -> anyhow::Result<()> {
