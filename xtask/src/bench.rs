@@ -131,16 +131,14 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
 
 /// Runs both programs; what is left to this one is to build.
 fn calls(place: &Place, landfall: Option<PathBuf>, arguments: &[String]) -> anyhow::Result<()> {
-    let landfall = match landfall {
-        Some(program) => failover::absolute(&program)?,
-        None => {
-            let build = ["build", "--locked", "--profile", "dist", "-p", "landfall"];
-            let status = cargo(place, &build).into_std().status()?;
-            if !status.success() {
-                bail!("cargo {} ended with {status}", build.join(" "));
-            }
-            place.target().join("dist/landfall")
-        }
+    let landfall = if let Some(program) = landfall {
+        failover::absolute(&program)?
+    } else {
+        build(
+            place,
+            &["build", "--locked", "--profile", "dist", "-p", "landfall"],
+        )?;
+        place.target().join("dist/landfall")
     };
     let line = [
         "bench",
@@ -168,15 +166,20 @@ fn again_optimised(place: &Place) -> anyhow::Result<()> {
         ["build", "--locked", "--profile", "dist", "-p", "landfall"],
         ["build", "--locked", "--profile", "tools", "-p", "xtask"],
     ];
-    for build in builds {
-        let status = cargo(place, &build).into_std().status()?;
-        if !status.success() {
-            bail!("cargo {} ended with {status}", build.join(" "));
-        }
+    for arguments in builds {
+        build(place, &arguments)?;
     }
     let mut command = Command::new(place.target().join("tools/xtask"));
     command.args(std::env::args_os().skip(1));
     replace(command)
+}
+
+fn build(place: &Place, arguments: &[&str]) -> anyhow::Result<()> {
+    let status = cargo(place, arguments).into_std().status()?;
+    if !status.success() {
+        bail!("cargo {} ended with {status}", arguments.join(" "));
+    }
+    Ok(())
 }
 
 fn replace(mut command: Command) -> anyhow::Result<()> {
