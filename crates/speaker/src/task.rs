@@ -1,6 +1,8 @@
 //! The loop of a speaker: what happens comes in, is decided upon, and goes out to the announcer,
 //! the other speakers and the status objects. It waits for none of them.
 
+mod start;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -96,10 +98,10 @@ pub struct Speaker<R> {
     steadiness: Steadiness,
     /// What this node serves itself, if it does.
     serving: Option<watch::Receiver<Arc<ServingView>>>,
-    /// Whether what delivers packets on this node works, if that is asked.
-    healthy: Option<watch::Receiver<bool>>,
     /// What it serves, as of when that was taken last.
     served: Option<Arc<ServingView>>,
+    /// Whether what delivers packets on this node works, if that is asked.
+    healthy: Option<watch::Receiver<bool>>,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -166,8 +168,8 @@ impl<R: OwnReport> Speaker<R> {
             present: BTreeSet::new(),
             steadiness: Steadiness::default(),
             serving: None,
-            healthy: None,
             served: None,
+            healthy: None,
             desired,
             serves: serving,
             routing,
@@ -282,21 +284,6 @@ impl<R: OwnReport> Speaker<R> {
         }
     }
 
-    async fn take_part(&mut self) {
-        self.found_at = None;
-        self.is_ready = true;
-        self.decider.set_current();
-        self.initial = self.decider.wanted().announcements.into_keys().collect();
-        info!(node = %self.parts.node, "this node takes part in announcing addresses");
-        for report in std::mem::take(&mut self.early) {
-            // It may have been another node that was not known yet.
-            let status = self.announced.addresses.get(&report.address);
-            if status.is_some_and(|it| it.state != State::Announcing) {
-                self.report(report).await;
-            }
-        }
-    }
-
     /// Takes what fails on this node, and what works again.
     fn take_failures(&mut self) {
         let mut failing = BTreeSet::new();
@@ -357,18 +344,6 @@ impl<R: OwnReport> Speaker<R> {
             is_new | std::mem::take(&mut self.is_to_compare)
         });
         self.publish();
-    }
-
-    /// Takes other nodes for what they are while this node asks: they may answer.
-    fn keep_asking(&mut self) {
-        if self.wanted.announcements.is_empty() {
-            return;
-        }
-        let peers = self.decider.wanted().peers;
-        if self.wanted.peers != peers {
-            self.wanted.peers = peers;
-            self.parts.announcer.set(self.wanted.clone());
-        }
     }
 
     /// Hands on what this node serves, whichever node announces it.
