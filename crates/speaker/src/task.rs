@@ -192,8 +192,8 @@ impl<R: OwnReport> Speaker<R> {
         Self { serving, ..self }
     }
 
-    /// The same, on a node that announces nothing by BGP, and gives way at all addresses, while what
-    /// delivers its packets does not work.
+    /// The same, on a node that announces nothing by BGP, and gives way at all addresses, while
+    /// what delivers its packets does not work.
     #[must_use]
     pub fn while_healthy(self, healthy: Option<watch::Receiver<bool>>) -> Self {
         Self { healthy, ..self }

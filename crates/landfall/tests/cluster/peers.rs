@@ -49,8 +49,8 @@ impl Router {
         let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
              neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
         let bgpd = format!(
-            "log stdout\nrouter bgp 64501\n bgp router-id {address}\n no bgp ebgp-requires-policy\n \
-             {neighbors}"
+            "log stdout\nrouter bgp 64501\n bgp router-id {address}\n \
+             no bgp ebgp-requires-policy\n {neighbors}"
         );
         let configs = [("zebra", "log stdout\n".to_owned()), ("bgpd", bgpd)];
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -208,8 +208,9 @@ async fn reported(bed: &Bed, wanted: &[(&str, &[&str])]) {
 }
 
 /// What landfall.yaml says of speakers that serve addresses themselves.
-const SERVING: &str = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  provider: {kind: \
-                       metal, dataPlane: landfall}\n  classNames: [metallb]\n";
+const SERVING: &str = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  \
+                       provider: {kind: metal, dataPlane: landfall}\n  \
+                       classNames: [metallb]\n";
 
 /// Starts the speaker of a node that serves addresses itself, and lets routers begin sessions.
 fn serve(bed: &Bed, nodes: &mut [Node], place: usize) {

@@ -392,7 +392,8 @@ fn of_many_services_a_change_of_one_changes_one_route_of_each_router() {
     assert_eq!((changes[0].key, changes[0].now), (&gone, None));
 }
 
-/// A change of one Service: its number, its address and whether it has an endpoint; `None`: it goes.
+/// A change of one Service: its number, its address and whether it has an endpoint; `None`: it is
+/// gone.
 type ServiceChange = (u8, Option<(u8, bool)>);
 
 fn change() -> impl Strategy<Value = ServiceChange> {
