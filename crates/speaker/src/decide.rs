@@ -148,7 +148,7 @@ impl Decider {
             if is_own_node {
                 self.router.take_leaving(&self.world);
             }
-            self.router.settle(&self.config);
+            self.router.settle();
         }
         self.leave_to_others();
     }
@@ -189,7 +189,7 @@ impl Decider {
             self.router
                 .take(&self.config, &row.key, Some((&**row, facts)));
         }
-        self.router.settle(&self.config);
+        self.router.settle();
         let facts = facts.into_iter();
         let facts = facts.map(|(row, facts)| (row.key.clone(), facts));
         self.board.set_advertisements(advertisements, facts);
@@ -255,7 +255,12 @@ impl Decider {
     pub fn take_unsteady(&mut self, unsteady: BTreeSet<Part>) {
         if unsteady != self.unsteady {
             self.unsteady = unsteady;
+            let is_out = self.unsteady.contains(&Part::DataPlane);
+            let is_news = self.router.set_unhealthy(is_out);
             self.take_reported();
+            if is_news {
+                self.evaluate();
+            }
         }
     }
 
@@ -297,7 +302,7 @@ impl Decider {
             match part {
                 Part::Interface(name) => metadata.unsteady.extend([name.clone()]),
                 Part::Address(address) => metadata.unserved.extend([fingerprint(*address)]),
-                Part::Sockets => metadata.is_silent = true,
+                Part::Sockets | Part::DataPlane => metadata.is_silent = true,
             }
         }
         metadata

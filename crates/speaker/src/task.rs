@@ -1,6 +1,8 @@
 //! The loop of a speaker: what happens comes in, is decided upon, and goes out to the announcer,
 //! the other speakers and the status objects. It waits for none of them.
 
+mod start;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -98,6 +100,8 @@ pub struct Speaker<R> {
     serving: Option<watch::Receiver<Arc<ServingView>>>,
     /// What it serves, as of when that was taken last.
     served: Option<Arc<ServingView>>,
+    /// Whether what delivers packets on this node works, if that is asked.
+    healthy: Option<watch::Receiver<bool>>,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -165,6 +169,7 @@ impl<R: OwnReport> Speaker<R> {
             steadiness: Steadiness::default(),
             serving: None,
             served: None,
+            healthy: None,
             desired,
             serves: serving,
             routing,
@@ -187,13 +192,20 @@ impl<R: OwnReport> Speaker<R> {
         Self { serving, ..self }
     }
 
+    /// The same, on a node that announces nothing by BGP, and gives way at all addresses, while
+    /// what delivers its packets does not work.
+    #[must_use]
+    pub fn while_healthy(self, healthy: Option<watch::Receiver<bool>>) -> Self {
+        Self { healthy, ..self }
+    }
+
     /// Runs until it is stopped, or the source or a part that the node can't do without has ended.
     /// Announcing and membership go on until their own tasks end.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut members = self.parts.membership.view();
         let mut links = self.parts.announcer.links();
         let mut announced = self.parts.announcer.view();
-        let mut serving = self.serving.clone();
+        let (mut serving, mut healthy) = (self.serving.clone(), self.healthy.clone());
         loop {
             let (ask, found, look) = (self.ask_at, self.found_at, self.look_at);
             let steady = self.steadiness.next(now()).map(Into::into);
@@ -210,6 +222,9 @@ impl<R: OwnReport> Speaker<R> {
                 }
                 it = changed(&mut serving) => {
                     it.map_or(Woken::Ended("serving"), |()| Woken::Steadiness)
+                }
+                it = changed(&mut healthy) => {
+                    it.map_or(Woken::Ended("the health check"), |()| Woken::Steadiness)
                 }
                 Some(report) = self.parts.reports.recv() => Woken::Report(report),
                 Some(question) = self.questions.recv() => Woken::Question(question),
@@ -269,21 +284,6 @@ impl<R: OwnReport> Speaker<R> {
         }
     }
 
-    async fn take_part(&mut self) {
-        self.found_at = None;
-        self.is_ready = true;
-        self.decider.set_current();
-        self.initial = self.decider.wanted().announcements.into_keys().collect();
-        info!(node = %self.parts.node, "this node takes part in announcing addresses");
-        for report in std::mem::take(&mut self.early) {
-            // It may have been another node that was not known yet.
-            let status = self.announced.addresses.get(&report.address);
-            if status.is_some_and(|it| it.state != State::Announcing) {
-                self.report(report).await;
-            }
-        }
-    }
-
     /// Takes what fails on this node, and what works again.
     fn take_failures(&mut self) {
         let mut failing = BTreeSet::new();
@@ -297,6 +297,9 @@ impl<R: OwnReport> Speaker<R> {
             if before.is_none_or(|before| !Arc::ptr_eq(&before, &served)) {
                 self.decider.take_routed(&served.routed);
             }
+        }
+        if self.healthy.as_ref().is_some_and(|it| !*it.borrow()) {
+            failing.insert(Part::DataPlane);
         }
         let now = now();
         self.steadiness.take(now, &self.present, failing);
@@ -341,18 +344,6 @@ impl<R: OwnReport> Speaker<R> {
             is_new | std::mem::take(&mut self.is_to_compare)
         });
         self.publish();
-    }
-
-    /// Takes other nodes for what they are while this node asks: they may answer.
-    fn keep_asking(&mut self) {
-        if self.wanted.announcements.is_empty() {
-            return;
-        }
-        let peers = self.decider.wanted().peers;
-        if self.wanted.peers != peers {
-            self.wanted.peers = peers;
-            self.parts.announcer.set(self.wanted.clone());
-        }
     }
 
     /// Hands on what this node serves, whichever node announces it.
@@ -479,12 +470,12 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Waits for a change of what is served, if anything is.
-async fn changed(
-    serving: &mut Option<watch::Receiver<Arc<ServingView>>>,
+/// Waits for a change of what is followed, if anything is.
+async fn changed<T>(
+    followed: &mut Option<watch::Receiver<T>>,
 ) -> Result<(), watch::error::RecvError> {
-    match serving {
-        Some(serving) => serving.changed().await,
+    match followed {
+        Some(followed) => followed.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -298,12 +298,12 @@ async fn what_a_service_of_others_has_is_not_kept_from_it_by_an_old_record() {
     ];
     let next = Site::with(&[cooled("192.0.2.0/30", Vec::new(), held)]);
     next.provider.restore_claims(&[]);
-    let others = [claim_of(&web("others"), "192.0.2.1")];
-    next.provider.set_foreign_claims(&others);
+    let others = claim_of(&web("others"), "192.0.2.1");
+    next.provider.set_foreign_claim(&others.uid, Some(&others));
     let shown = next.provider.pools().remove(0);
     assert_eq!(shown.held, []);
     assert_eq!(shown.cooling.len(), 1);
-    next.provider.set_foreign_claims(&[]);
+    next.provider.set_foreign_claim(&others.uid, None);
     assert_eq!(next.addresses(&web("one")).await, ["192.0.2.1"]);
 }
 
@@ -337,6 +337,21 @@ async fn a_cool_down_goes_on_in_the_next_process_as_the_pool_has_it_on_record() 
     // What is over is not kept again although it is on record.
     assert_eq!(next.set(&[row(released)], &[l2(json!({}))]), []);
     assert_eq!(next.addresses(&second).await, ["192.0.2.0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_on_record_lasts_no_longer_than_that_of_the_pool() {
+    let released = landfall_model::rows::CoolingAddress {
+        address: "192.0.2.0".parse().unwrap(),
+        until: jiff::Timestamp::now() + Duration::from_secs(86_400),
+        service: "default/first".to_owned(),
+    };
+    let site = Site::with(&[cooled("192.0.2.0/32", vec![released], Vec::new())]);
+    site.provider.restore_claims(&[]);
+    let second = web("second");
+    assert_eq!(site.addresses(&second).await, [""; 0]);
+    tokio::time::advance(Duration::from_secs(92)).await;
+    assert_eq!(site.addresses(&second).await, ["192.0.2.0"]);
 }
 
 /// What happens to one of a few Services.

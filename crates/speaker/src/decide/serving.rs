@@ -27,7 +27,7 @@ impl Decider {
             for key in &keys {
                 self.take_facts_of(key);
             }
-            self.router.settle(&self.config);
+            self.router.settle();
         }
     }
 

@@ -162,11 +162,12 @@ fn a_node_that_announces_nothing_yet_is_no_candidate_for_the_others() {
 }
 
 /// What can fail of a node that announces on `eth0`.
-fn failures() -> [Part; 3] {
+fn failures() -> [Part; 4] {
     [
         Part::Address(address()),
         Part::Interface("eth0".to_owned()),
         Part::Sockets,
+        Part::DataPlane,
     ]
 }
 
