@@ -18,8 +18,10 @@ use crate::step::AddressStep;
 #[derive(Clone, Debug, Default)]
 pub struct Addressing {
     pub(crate) allocator: Allocator,
-    /// Services that another instance or none serves. Their claims are reserved here.
-    foreign: BTreeSet<Uid>,
+    /// Claims of Services that another instance or none serves. They are reserved here.
+    foreign: BTreeMap<Uid, Claim>,
+    /// Those of them that name an address which a Service of this process holds.
+    contested: BTreeMap<IpAddr, BTreeSet<Uid>>,
     /// Services whose record may name other addresses than they hold.
     unrecorded: BTreeSet<Uid>,
     /// Until when addresses that were given up are given to no other Service.
@@ -67,7 +69,7 @@ impl Addressing {
         let uid = &want.uid;
         let claim = self.allocator.held(uid);
         // Nothing of a Service that is not served here is released.
-        let foreign = want.load_balancer.is_none() && self.foreign.contains(uid);
+        let foreign = want.load_balancer.is_none() && self.foreign.contains_key(uid);
         let held = claim.filter(|_| !foreign);
         let held = held.map(|claim| claim.addresses.iter().collect());
         let terms = claim.map(|claim| claim.claimant.terms.clone());
@@ -131,7 +133,7 @@ impl Addressing {
             return BTreeSet::new();
         }
         let taken = self.allocator.taken();
-        let ours = taken.filter(|(uid, _)| !self.foreign.contains(*uid));
+        let ours = taken.filter(|(uid, _)| !self.foreign.contains_key(*uid));
         ours.map(|(_, address)| address).filter(keeps).collect()
     }
 
@@ -217,16 +219,46 @@ impl Addressing {
         }
     }
 
-    /// Reserves the claims of Services that are not served here, in place of those before.
-    pub fn set_foreign_claims(&mut self, claims: &[Claim]) {
-        let foreign: BTreeSet<Uid> = claims.iter().map(|claim| claim.uid.clone()).collect();
-        for uid in self.foreign.difference(&foreign) {
-            self.allocator.release(uid);
+    /// Reserves a claim of a Service that is not served here, in place of the one before; `None`:
+    /// it has ended.
+    pub fn set_foreign_claim(&mut self, claimant: &Uid, claim: Option<&Claim>) {
+        if self.foreign.remove(claimant).is_some() {
+            let released = self.allocator.release(claimant);
+            let released = released.into_iter().flat_map(|it| it.addresses.iter());
+            let released: Vec<IpAddr> = released.collect();
+            self.reserve_contested(&released);
         }
-        self.foreign = foreign;
-        // A Service that is served here keeps what it holds, too.
-        self.allocator
-            .restore_all(claims.iter().map(restore).collect());
+        if let Some(claim) = claim {
+            self.foreign.insert(claimant.clone(), claim.clone());
+            self.reserve_foreign(claimant);
+        }
+    }
+
+    /// Reserves what such a Service claims. What a Service of this process holds stays its own
+    /// until it gives it up.
+    fn reserve_foreign(&mut self, claimant: &Uid) {
+        let Some(claim) = self.foreign.get(claimant) else {
+            return;
+        };
+        self.allocator.restore(&restore(claim));
+        let held = self.allocator.held(claimant).map(|it| it.addresses);
+        let missing = claim
+            .addresses
+            .iter()
+            .filter(|address| !held.is_some_and(|held| held.contains(**address)));
+        for address in missing {
+            let contested = self.contested.entry(*address).or_default();
+            contested.insert(claimant.clone());
+        }
+    }
+
+    /// Reserves addresses that have been released for those that claimed them meanwhile.
+    fn reserve_contested(&mut self, released: &[IpAddr]) {
+        for address in released {
+            for claimant in self.contested.remove(address).unwrap_or_default() {
+                self.reserve_foreign(&claimant);
+            }
+        }
     }
 
     /// Notes that the record of a Service names what it holds.
@@ -247,6 +279,7 @@ impl Addressing {
         self.allocator.forget_claims();
         self.cooling.clear();
         self.foreign.clear();
+        self.contested.clear();
         self.unrecorded.clear();
     }
 
@@ -272,12 +305,14 @@ impl Addressing {
 
     /// Frees what a Service gave up, at once or after the time that its pool says.
     fn free(&mut self, service: &Uid, now: Instant) {
+        let left = self.allocator.leaving(service);
         for (address, time) in self.allocator.free(service) {
             // A time beyond what the clock can say does not end in this process.
             if let Some(until) = now.checked_add(time) {
                 self.cooling.insert(address, until);
             }
         }
+        self.reserve_contested(&left);
     }
 }
 

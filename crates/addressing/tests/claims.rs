@@ -269,7 +269,8 @@ fn a_pool_with_a_typo_stays_as_it_was() {
 fn claims_of_services_that_are_not_served_here_are_neither_assigned_nor_released() {
     let mut site = Site::with(&["192.0.2.1-192.0.2.2"]);
     let lost = web("lost");
-    site.0.set_foreign_claims(&[claim_of(&lost, "192.0.2.1")]);
+    let claim = claim_of(&lost, "192.0.2.1");
+    site.0.set_foreign_claim(&lost.uid, Some(&claim));
     let (want_web, want_api) = (spec(&web("web")), spec(&web("api")));
     site.settle(&want_web).expect("one address is left");
     assert_eq!(site.held(&want_web), ["192.0.2.2"]);
@@ -281,9 +282,47 @@ fn claims_of_services_that_are_not_served_here_are_neither_assigned_nor_released
     );
 
     // It is gone.
-    site.0.set_foreign_claims(&[]);
+    site.0.set_foreign_claim(&lost.uid, None);
     site.settle(&want_api).expect("one address is left");
     assert_eq!(site.held(&want_api), ["192.0.2.1"]);
+}
+
+#[test]
+fn a_claim_of_others_follows_the_addresses_that_they_publish() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.2"]);
+    let theirs = web("theirs");
+    for address in ["192.0.2.1", "192.0.2.2"] {
+        let claim = claim_of(&theirs, address);
+        site.0.set_foreign_claim(&theirs.uid, Some(&claim));
+    }
+    let want = spec(&web("web"));
+    site.settle(&want).expect("the first one is free again");
+    assert_eq!(site.held(&want), ["192.0.2.1"]);
+    assert!(site.plan(&spec(&web("api"))).is_err());
+}
+
+#[test]
+fn what_others_publish_is_theirs_once_the_service_that_held_it_is_gone() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.2"]);
+    let ours = web("ours");
+    site.settle(&spec(&ours)).unwrap();
+    assert_eq!(site.held(&spec(&ours)), ["192.0.2.1"]);
+    let theirs = web("theirs");
+    let claim = claim_of(&theirs, "192.0.2.1");
+    site.0.set_foreign_claim(&theirs.uid, Some(&claim));
+    assert_eq!(site.settle(&spec(&ours)).unwrap(), NOTHING);
+    for planned in site.plan(&removal(&ours)).unwrap() {
+        site.0.apply(&planned.step, Instant::now()).unwrap();
+    }
+    site.0.on_forgotten(&ours.uid, Instant::now());
+
+    let (first, second) = (spec(&web("first")), spec(&web("second")));
+    site.settle(&first).unwrap();
+    assert_eq!(site.held(&first), ["192.0.2.2"]);
+    assert!(site.plan(&second).is_err());
+    site.0.set_foreign_claim(&theirs.uid, None);
+    site.settle(&second).unwrap();
+    assert_eq!(site.held(&second), ["192.0.2.1"]);
 }
 
 #[test]
@@ -291,9 +330,9 @@ fn a_service_that_comes_back_from_another_instance_keeps_its_address() {
     let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
     let lost = web("lost");
     let claim = claim_of(&lost, "192.0.2.5");
-    site.0.set_foreign_claims(std::slice::from_ref(&claim));
+    site.0.set_foreign_claim(&lost.uid, Some(&claim));
     site.0.restore_claims(&[claim]);
-    site.0.set_foreign_claims(&[]);
+    site.0.set_foreign_claim(&lost.uid, None);
     site.settle(&spec(&lost)).expect("it has an address");
     assert_eq!(site.held(&spec(&lost)), ["192.0.2.5"]);
 }

@@ -13,7 +13,7 @@ use landfall_model::dialect;
 use landfall_model::intent::Claim;
 use landfall_model::listener::ListenerKey;
 use landfall_model::provider::Provider;
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{OwnershipFields, ServiceRow};
 use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES};
 use landfall_model::wire::accepted_from_text;
 use landfall_model::{Code, Reason, ServiceKey, Uid};
@@ -21,7 +21,7 @@ use landfall_model::{Code, Reason, ServiceKey, Uid};
 use crate::held::{self, addresses};
 use crate::parallel;
 use crate::resolve::backend_key;
-use crate::select::Classes;
+use crate::select::{Classes, Ownership};
 use crate::world::World;
 
 /// Everything that is on record.
@@ -61,6 +61,10 @@ struct Rank {
     service: ServiceKey,
     uid: Uid,
 }
+
+/// The sharing key of all that other controllers publish: they may have one address on several
+/// Services. No annotation gives it to a Service of ours.
+const OF_OTHERS: &str = "\0other controllers";
 
 /// Returns the claims of each provider instance, in the order of the instances.
 pub fn claims<P: Provider>(
@@ -105,25 +109,61 @@ pub fn on_record<P: Provider>(
     record
 }
 
-/// Returns the claims of those Services that were ours and that no instance serves any more.
-pub(crate) fn unserved(
-    services: &[Arc<ServiceRow>],
+/// Returns the claims of those Services that no instance serves, each with at most one address of a
+/// family.
+pub fn foreign_claims<'a>(
+    services: impl Iterator<Item = &'a Arc<ServiceRow>>,
     world: &World,
     classes: &Classes,
-) -> BTreeMap<ServiceKey, Claim> {
-    let claims = services.iter().filter_map(|row| {
-        let claim = lost_claim(row, world, classes)?;
-        Some((claim.service.clone(), claim))
+) -> BTreeMap<ServiceKey, Vec<Claim>> {
+    let claims = services.filter_map(|row| {
+        let claims = foreign_claims_of(row, world, classes);
+        (!claims.is_empty()).then(|| (row.key.clone(), claims))
     });
     claims.collect()
 }
 
-/// Returns what such a Service holds; `None` for any other one.
-pub(crate) fn lost_claim(row: &ServiceRow, world: &World, classes: &Classes) -> Option<Claim> {
+/// Returns the claims of such a Service; none for any other one.
+pub(crate) fn foreign_claims_of(row: &ServiceRow, world: &World, classes: &Classes) -> Vec<Claim> {
     let namespace = world.namespace(row.key.namespace());
     let belongs = classes.validate(row, namespace.map(AsRef::as_ref));
-    let unserved = classes.has_lost(row, belongs);
-    unserved.then(|| claim(row))?
+    if classes.has_lost(row, belongs) {
+        claim(row).into_iter().collect()
+    } else if may_publish_for_others(belongs, &row.into()) {
+        published_by_others(row)
+    } else {
+        Vec::new()
+    }
+}
+
+/// Whether what a Service publishes is there because another controller serves it. What is left of
+/// ours on a Service that gave up its type is cleared away.
+pub(crate) fn may_publish_for_others(belongs: Ownership, service: &OwnershipFields<'_>) -> bool {
+    let is_ours = matches!(belongs, Ownership::Ours(_));
+    service.published && !is_ours && (service.wants_load_balancer || !service.reported)
+}
+
+/// What another controller publishes. How it lets Services share is not known here.
+fn published_by_others(row: &ServiceRow) -> Vec<Claim> {
+    let addresses: BTreeSet<IpAddr> = row.status.addresses().map(|it| it.to_canonical()).collect();
+    let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(IpAddr::is_ipv4);
+    let pairs = (0..v4.len().max(v6.len())).map(|number| {
+        let pair = [v4.get(number), v6.get(number)];
+        (number, pair.into_iter().flatten().copied().collect())
+    });
+    let claims = pairs.map(|(number, addresses)| Claim {
+        service: row.key.clone(),
+        uid: match number {
+            0 => row.uid.clone(),
+            further => Uid::new(&format!("{} {further}", row.uid.as_str())),
+        },
+        addresses,
+        requested: Vec::new(),
+        sharing_key: Some(OF_OTHERS.to_owned()),
+        backend_key: String::new(),
+        ports: Vec::new(),
+    });
+    claims.collect()
 }
 
 /// Returns what a Service holds by its record; `None`: nothing.

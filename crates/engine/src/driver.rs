@@ -37,7 +37,7 @@ use ends::Running;
 use history::ReconcileHistory;
 pub use pools::hand_out_pools;
 use start::slots;
-use tracked::Tracked;
+use tracked::{Marks, Tracked};
 use unserved::UnservedServices;
 use waiting::Waiting;
 
@@ -74,7 +74,8 @@ pub struct Engine<P, R> {
     retries: Retries<ServiceKey>,
     waiting: Waiting,
     pool_problems: Vec<Reason>,
-    tracked: HashMap<ServiceKey, Tracked>,
+    /// Apart from the table, which has room for many more.
+    tracked: HashMap<ServiceKey, Box<Tracked>>,
     by_uid: HashMap<Uid, ServiceKey>,
     unserved: UnservedServices,
     /// Addresses on record that another Service holds.
@@ -348,8 +349,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         row.instance().or_else(|| {
             let tracked = self.tracked.get(&row.key)?;
             let ours = tracked.uid == row.uid;
-            let noted = tracked.marks.get(INSTANCE).filter(|_| ours)?;
-            Some(noted.as_str())
+            tracked.marks.get(INSTANCE).filter(|_| ours)
         })
     }
 
@@ -360,22 +360,22 @@ impl<P: Provider, R: Report> Engine<P, R> {
             self.drop_tracked(&row.key);
         }
         self.by_uid.insert(row.uid.clone(), row.key.clone());
-        self.tracked
-            .entry(row.key.clone())
-            .or_insert_with(|| Tracked {
+        self.tracked.entry(row.key.clone()).or_insert_with(|| {
+            Box::new(Tracked {
                 uid: row.uid.clone(),
                 accepted: None,
                 gave_up: false,
                 written: None,
                 last_failure: None,
                 reporting: EventState::default(),
-                marks: row.status.marks.clone(),
+                marks: Marks::of(&row.status.marks),
                 published: row.status.ingress.clone(),
                 owners: None,
                 replacing: false,
                 history: ReconcileHistory::default(),
                 obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
             })
+        })
     }
 
     fn drop_tracked(&mut self, key: &ServiceKey) {

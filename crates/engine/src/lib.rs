@@ -32,7 +32,7 @@ pub mod status;
 pub mod store;
 pub mod world;
 
-pub use claims::claims;
+pub use claims::{claims, foreign_claims};
 pub use driver::{AUDIT_EVERY, Engine, EngineConfig, EngineHandle};
 pub use report::{Report, ReportError};
 pub use resolve::resolve;

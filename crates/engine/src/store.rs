@@ -16,12 +16,11 @@ use crate::instance::InstanceId;
 /// What is known of one Service.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The Service itself.
-    pub row: Arc<ServiceRow>,
+    pub(crate) row: Arc<ServiceRow>,
+    /// What was last reported of it, where the row says something else.
+    pub(crate) reported: Option<Box<ServiceStatus>>,
     /// The provider instance that serves it, if one does.
     pub instance: Option<InstanceId>,
-    /// What was last reported of it.
-    pub status: ServiceStatus,
     /// Everything there is to say about it, worst first.
     pub reasons: Vec<Reason>,
     /// The requested address.
@@ -52,6 +51,49 @@ pub struct Snapshot {
     pub synced: bool,
     /// Whether reconciles are made: this replica leads, and knows everything.
     pub at_work: bool,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Creates the record of a Service that was not handled yet. What its status says was reported.
+    pub fn new(row: Arc<ServiceRow>) -> Self {
+        Self {
+            row,
+            reported: None,
+            instance: None,
+            reasons: Vec::new(),
+            address: None,
+            left_out: Vec::new(),
+            pending: Vec::new(),
+            handled: false,
+        }
+    }
+
+    /// The Service itself.
+    pub fn row(&self) -> &Arc<ServiceRow> {
+        &self.row
+    }
+
+    /// What was last reported of it.
+    pub fn status(&self) -> &ServiceStatus {
+        self.reported.as_deref().unwrap_or(&self.row.status)
+    }
+
+    /// Replaces the Service. What was reported stays.
+    pub fn set_row(&mut self, row: Arc<ServiceRow>) {
+        if *self.status() == row.status {
+            self.reported = None;
+        } else if self.reported.is_none() {
+            self.reported = Some(Box::new(self.row.status.clone()));
+        }
+        self.row = row;
+    }
+
+    /// Replaces what was reported.
+    pub fn set_status(&mut self, status: ServiceStatus) {
+        self.reported = (status != self.row.status).then(|| Box::new(status));
+    }
 }
 
 // === impl StateStore ===
@@ -100,5 +142,28 @@ impl Snapshot {
     /// Whether this replica leads, and has handled everything that was there when it began.
     pub fn serving(&self) -> bool {
         self.at_work && self.ready()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_testkit::svc;
+
+    use super::*;
+
+    #[test]
+    fn what_was_reported_stays_until_the_row_says_it() {
+        let at = |address: &str| svc("web").port(80).holding(address).row();
+        let (old, new) = (at("192.0.2.1"), at("192.0.2.2"));
+        let mut record = Record::new(old.clone());
+        assert_eq!(*record.status(), old.status);
+        record.set_row(new.clone());
+        assert_eq!(*record.status(), old.status);
+        record.set_status(new.status.clone());
+        assert_eq!((record.status(), &record.reported), (&new.status, &None));
+        record.set_status(old.status.clone());
+        assert_eq!(*record.status(), old.status);
+        record.set_row(old.clone());
+        assert_eq!((record.status(), &record.reported), (&old.status, &None));
     }
 }

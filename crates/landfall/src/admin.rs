@@ -128,7 +128,7 @@ impl landfall_web::Instance for AdminApi {
                 pages
                     .records
                     .values()
-                    .map(|record| (&*record.row, &record.status)),
+                    .map(|record| (&**record.row(), record.status())),
             )
         })
     }

@@ -208,6 +208,15 @@ pub(crate) fn recalled(instances: &Instances, facts: Vec<Fact>) -> (World, Vec<B
     for (provider, claims) in providers.iter().zip(claims) {
         provider.restore_claims(&claims);
     }
+    let rows: Vec<Arc<ServiceRow>> = world.services().collect();
+    for claim in landfall_engine::foreign_claims(rows.iter(), &world, &classes)
+        .into_values()
+        .flatten()
+    {
+        for provider in &providers {
+            provider.set_foreign_claim(&claim.uid, Some(&claim));
+        }
+    }
     (world, providers)
 }
 

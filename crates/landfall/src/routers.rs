@@ -272,12 +272,12 @@ impl Task {
         };
         let open = self.proxy.addresses();
         let served = |pages: &Snapshot| {
-            let records = pages.records.values().filter(|it| !it.row.deleting);
+            let records = pages.records.values().filter(|it| !it.row().deleting);
             let served = records.filter_map(|record| {
-                let addresses = record.status.addresses();
+                let addresses = record.status().addresses();
                 let addresses = addresses.filter(|it| !it.is_loopback() && open.contains(it));
                 let addresses: Vec<IpAddr> = addresses.collect();
-                (!addresses.is_empty()).then(|| (Arc::clone(&record.row), addresses))
+                (!addresses.is_empty()).then(|| (Arc::clone(record.row()), addresses))
             });
             served.collect::<Vec<(Arc<ServiceRow>, _)>>()
         };

@@ -293,8 +293,9 @@ impl Provider for Local {
             .on_forgotten(service, Instant::now());
     }
 
-    fn set_foreign_claims(&self, claims: &[Claim]) {
-        self.state().addressing.set_foreign_claims(claims);
+    fn set_foreign_claim(&self, claimant: &Uid, claim: Option<&Claim>) {
+        let mut state = self.state();
+        state.addressing.set_foreign_claim(claimant, claim);
     }
 
     fn set_pools_incomplete(&self, incomplete: bool) {

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 /// What became of the datagrams of this node.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    patience: Duration,
+    longest: Duration,
     sent: Option<Instant>,
 }
 
 // === impl Sending ===
 
 impl Sending {
-    /// Has sent nothing yet. `patience`: within it some datagram leaves a node that can send.
-    pub(crate) fn new(patience: Duration) -> Self {
+    /// Has sent nothing yet. `longest`: the time within which some datagram leaves a node
+    /// that can send.
+    pub(crate) fn new(longest: Duration) -> Self {
         Self {
-            patience,
+            longest,
             sent: None,
         }
     }
@@ -38,7 +39,7 @@ impl Sending {
                 | ErrorKind::PermissionDenied
         );
         let age = self.sent.map(|sent| now.saturating_duration_since(sent));
-        is_own && age.is_none_or(|age| age >= self.patience)
+        is_own && age.is_none_or(|age| age >= self.longest)
     }
 }
 

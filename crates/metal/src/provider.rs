@@ -248,8 +248,9 @@ impl Provider for Metal {
         self.warming.notify_one();
     }
 
-    fn set_foreign_claims(&self, claims: &[Claim]) {
-        self.state().addressing.set_foreign_claims(claims);
+    fn set_foreign_claim(&self, claimant: &Uid, claim: Option<&Claim>) {
+        let mut state = self.state();
+        state.addressing.set_foreign_claim(claimant, claim);
     }
 
     fn invalidate_caches(&self, others_led: bool) {

@@ -85,11 +85,11 @@ pub trait Provider: Send + Sync + 'static {
     /// and its status are gone, or speak of another instance by now.
     fn on_forgotten(&self, _service: &Uid) {}
 
-    /// Called when these change: the claims of Services that no instance of this process serves,
-    /// which are given to no other Service. Replaces the previous ones. Nothing of these Services
-    /// is ever planned: their claims are none of this provider's. Providers that take no addresses
-    /// from pools need nothing here.
-    fn set_foreign_claims(&self, _claims: &[Claim]) {}
+    /// Called for each claim of a Service that no instance of this process serves, at the start
+    /// and whenever it changes; `None`: it has ended. What is claimed so is given to no other
+    /// Service. Nothing of these Services is ever planned: their claims are none of this
+    /// provider's. Providers that take no addresses from pools need nothing here.
+    fn set_foreign_claim(&self, _claimant: &Uid, _claim: Option<&Claim>) {}
 
     /// Called when reconciles are made again after a time in which this process might not write:
     /// the outside may not be as it is remembered. `others_led`: another process may have claimed

@@ -70,6 +70,8 @@ pub enum Withheld {
     NoLocalEndpoint,
     /// No endpoint serves.
     NoEndpoint,
+    /// This node is to serve it itself, and can't, or not yet.
+    NotServed,
 }
 
 /// What the Services offer from this node, and to which routers that is.
@@ -338,7 +340,7 @@ pub fn offers(
     if !for_node.any(|it| it.of.advertisement.nodes.accepts(&node.labels)) {
         return Err(Withheld::NotOwner);
     }
-    let (mut addresses, mut offered) = (BTreeSet::new(), BTreeSet::new());
+    let (mut offering, mut offered) = (Offering::default(), BTreeSet::new());
     for address in &facts.addresses {
         for place in config.bgp_of(*address, &row.labels) {
             let Some(advertised) = config.bgp_advertisements().get(place) else {
@@ -350,8 +352,12 @@ pub fn offers(
             }
             let length = advertisement.length(Family::of(*address));
             if let Ok(prefix) = IpNet::new(*address, length) {
-                offered.insert((prefix.trunc(), place));
-                addresses.insert(*address);
+                let offer = (prefix.trunc(), place);
+                offered.insert(offer);
+                if !facts.unserved.contains(address) {
+                    offering.prefixes.insert(offer);
+                    offering.addresses.insert(*address);
+                }
             }
         }
     }
@@ -376,10 +382,10 @@ pub fn offers(
     if facts.is_local && !facts.endpoint_nodes.contains(&*node.name) {
         return Err(Withheld::NoLocalEndpoint);
     }
-    Ok(Offering {
-        addresses,
-        prefixes: offered,
-    })
+    if offering.prefixes.is_empty() {
+        return Err(Withheld::NotServed);
+    }
+    Ok(offering)
 }
 
 /// Returns two advertisements that contradict each other about a prefix.
@@ -447,7 +453,7 @@ fn add(known: &mut Attributes, other: &Attributes) {
 // === impl Withheld ===
 
 impl Withheld {
-    /// Returns the word that MetalLB has for it.
+    /// Returns the word that MetalLB has for it, if it knows that.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotOwner => "notOwner",
@@ -458,6 +464,7 @@ impl Withheld {
             Self::Unhealthy => "dataPlaneUnhealthy",
             Self::NoLocalEndpoint => "noLocalEndpoints",
             Self::NoEndpoint => "noEndpoints",
+            Self::NotServed => "notServed",
         }
     }
 }
@@ -487,6 +494,7 @@ impl fmt::Display for Withheld {
                 f.write_str("externalTrafficPolicy is Local, and no endpoint on this node is ready")
             }
             Self::NoEndpoint => f.write_str("no endpoint of the Service is ready"),
+            Self::NotServed => f.write_str("this node does not serve it, or not all of it"),
         }
     }
 }

@@ -112,7 +112,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             if removed {
                 pages.records.remove(&key);
             } else if let Some(record) = pages.records.get_mut(&key) {
-                record.status = end.status;
+                record.set_status(end.status);
                 record.reasons = end.reasons;
                 record.pending = end.pending;
                 record.handled = true;

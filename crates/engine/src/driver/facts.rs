@@ -19,12 +19,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let now = clock();
         let (mut of_note, mut concerns_all) = (false, false);
         for fact in batch {
+            let concerns_claims = claims_rest_on(&fact);
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
             let self_updates = self.at_work.then(|| self.echo_of(&fact)).flatten();
             self.forget_recalled(&fact);
             let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
+            }
+            if let Affected::Services(keys) = &affected
+                && concerns_claims
+            {
+                self.follow_foreign(keys.iter());
             }
             match (affected, self_updates) {
                 (Affected::None, _) | (Affected::Services(_), Some(SelfUpdate::Finalizer)) => {}
@@ -136,4 +142,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
             pages.at_work = self.at_work;
         });
     }
+}
+
+/// Whether a fact may change what Services claim that no instance serves.
+fn claims_rest_on(fact: &Fact) -> bool {
+    matches!(
+        fact,
+        Fact::Service(_) | Fact::ServiceGone(_) | Fact::Namespace(_) | Fact::NamespaceGone(_)
+    )
 }

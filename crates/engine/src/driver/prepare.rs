@@ -29,7 +29,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let wanted = row
             .as_ref()
             .map_or(Ownership::NotOurs, |row| self.validate(row));
-        self.follow_lost(key, row.as_deref(), wanted);
         let blocked = self.follow_blocked_deletion(key, row.as_ref(), wanted);
         if let Some(item) = self.prepare_hand_over(key, row.as_ref(), wanted) {
             return Some(item);
@@ -316,7 +315,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.handle.store.read(|pages| {
             let record = pages.records.get(&row.key)?;
-            record.instance.filter(|_| record.row.uid == row.uid)
+            record.instance.filter(|_| record.row().uid == row.uid)
         })
     }
 
@@ -324,14 +323,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn note_unserved(&self, row: Arc<ServiceRow>, instance: Option<InstanceId>, reason: Reason) {
         let key = row.key.clone();
         let record = Record {
-            status: row.status.clone(),
-            row,
             instance,
             reasons: vec![reason],
-            address: None,
-            left_out: Vec::new(),
-            pending: Vec::new(),
             handled: true,
+            ..Record::new(row)
         };
         self.handle.store.write(|pages| {
             pages.records.insert(key, record);

@@ -9,7 +9,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::status::ConditionType;
 
 use super::{Engine, prepare};
-use crate::claims::{on_record, unserved};
+use crate::claims::on_record;
 use crate::parallel;
 use crate::report::Report;
 use crate::select::Ownership;
@@ -45,21 +45,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
             tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
         }
         // After what is ours: where both are on record with an address, ours goes on being served.
-        self.unserved.claims = unserved(&rows, &self.world, &self.config.classes);
-        self.reserve();
+        self.reserve_all(&rows);
         let unhandled = rows.iter().filter_map(|row| {
             let Ownership::Ours(instance) = self.validate(row) else {
                 return None;
             };
             let record = Record {
-                row: row.clone(),
                 instance: Some(instance),
-                status: row.status.clone(),
-                reasons: Vec::new(),
-                address: None,
-                left_out: Vec::new(),
-                pending: Vec::new(),
-                handled: false,
+                ..Record::new(row.clone())
             };
             Some((row.key.clone(), record))
         });
@@ -69,7 +62,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.by_uid.reserve(records.len());
         let recalled = records.iter();
         self.recalled = recalled
-            .map(|(key, record)| (key.clone(), record.row.clone()))
+            .map(|(key, record)| (key.clone(), record.row().clone()))
             .collect();
         self.handle.store.write(|pages| pages.records = records);
     }
@@ -78,7 +71,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn rows_on_record(&self) -> Vec<Arc<ServiceRow>> {
         let concerned = self.world.keys().filter(|key| {
             let affiliation = self.world.affiliation(key);
-            self.is_relevant(key) || affiliation.is_some_and(|it| it.instance.is_some())
+            self.is_relevant(key)
+                || affiliation.is_some_and(|it| it.published || it.instance.is_some())
         });
         let concerned: Vec<ServiceKey> = concerned.collect();
         let world = &*self.world;

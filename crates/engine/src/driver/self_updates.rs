@@ -2,6 +2,8 @@
 //! change with every attempt (a cloud that counts its requests in its messages) would call for the
 //! next attempt itself, past every pause.
 
+use std::sync::Arc;
+
 use landfall_model::ServiceKey;
 use landfall_model::marks::managed_annotations;
 use landfall_model::provider::Provider;
@@ -52,7 +54,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 tracked.confirm(&row.status);
                 self.handle.store.write(|pages| {
                     if let Some(record) = pages.records.get_mut(key) {
-                        record.row = row;
+                        // One row less to keep, of the same version.
+                        if let Some(accepted) = &mut tracked.accepted
+                            && Arc::ptr_eq(&accepted.row, record.row())
+                        {
+                            accepted.row = row.clone();
+                        }
+                        record.set_row(row);
                     }
                 });
             }
@@ -81,7 +89,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn said(&self, key: &ServiceKey) -> Option<ServiceStatus> {
         self.handle.store.read(|pages| {
             let record = pages.records.get(key)?;
-            Some(record.status.clone())
+            Some(record.status().clone())
         })
     }
 

@@ -100,20 +100,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let address = spec.map(|spec| spec.address.clone());
         let left_out = spec.map(|spec| spec.left_out.clone()).unwrap_or_default();
         self.handle.store.write(|pages| {
-            let record = pages
-                .records
-                .entry(row.key.clone())
-                .or_insert_with(|| Record {
-                    row: row.clone(),
-                    instance,
-                    status: job.status.clone(),
+            let record = pages.records.entry(row.key.clone()).or_insert_with(|| {
+                let mut record = Record {
                     reasons: job.errors.clone(),
-                    address: None,
-                    left_out: Vec::new(),
-                    pending: Vec::new(),
-                    handled: false,
-                });
-            record.row = row.clone();
+                    ..Record::new(row.clone())
+                };
+                record.set_status(job.status.clone());
+                record
+            });
+            record.set_row(row.clone());
             record.instance = instance;
             record.address = address;
             record.left_out = left_out;
@@ -142,7 +137,7 @@ pub(super) fn slots<P: Provider, R: Report>(
 /// that it is for; `None`: of several, perhaps.
 pub(super) fn lane(
     key: &ServiceKey,
-    tracked: &HashMap<ServiceKey, Tracked>,
+    tracked: &HashMap<ServiceKey, Box<Tracked>>,
     world: &World,
     classes: &Classes,
 ) -> Option<InstanceId> {

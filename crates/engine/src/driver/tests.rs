@@ -326,6 +326,7 @@ impl Provider for Shelf {
     fn invalidate_caches(&self, others_led: bool) {
         if others_led {
             self.held.lock().unwrap().clear();
+            self.reserved.lock().unwrap().clear();
         }
         let reported = format!("invalidate_caches {others_led}");
         self.recalled.lock().unwrap().push((reported, 0));
@@ -333,12 +334,15 @@ impl Provider for Shelf {
 
     async fn retire(&self) {
         self.held.lock().unwrap().clear();
+        self.reserved.lock().unwrap().clear();
         let reported = ("retire".to_owned(), 0);
         self.recalled.lock().unwrap().push(reported);
     }
 
-    fn set_foreign_claims(&self, claims: &[Claim]) {
-        *self.reserved.lock().unwrap() = on_record(claims);
+    fn set_foreign_claim(&self, claimant: &Uid, claim: Option<&Claim>) {
+        let mut reserved = self.reserved.lock().unwrap();
+        reserved.remove(claimant);
+        reserved.extend(on_record(claim.map_or(&[], std::slice::from_ref)));
     }
 
     fn restore_claims(&self, claims: &[Claim]) {

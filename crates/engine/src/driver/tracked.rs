@@ -29,7 +29,7 @@ pub(super) struct Tracked {
     pub(super) reporting: EventState,
     /// The marks as the last reconcile left them, whether or not the source has repeated them: a
     /// removal needs them, and its Service may be gone by then.
-    pub(super) marks: BTreeMap<String, String>,
+    pub(super) marks: Marks,
     /// What its status published when its claim was read from there, or as the last reconcile left
     /// it that served a version.
     pub(super) published: Vec<IngressAddress>,
@@ -42,6 +42,10 @@ pub(super) struct Tracked {
     /// Annotations of the instance that served it before and has cleared everything away.
     pub(super) obsolete: &'static [&'static str],
 }
+
+/// Marks of a Service, in a fraction of the room that a map of so few takes.
+#[derive(Debug, Default)]
+pub(super) struct Marks(Box<[(String, String)]>);
 
 #[derive(Debug)]
 pub(super) struct Written {
@@ -72,7 +76,7 @@ impl Tracked {
     pub(super) fn take_end(&mut self, end: &mut ReconcileEnd, served: bool, now: Instant) {
         self.last_failure.clone_from(&end.failure);
         self.reporting.clone_from(&end.reporting);
-        self.marks.clone_from(&end.status.marks);
+        self.marks = Marks::of(&end.status.marks);
         if served {
             self.published.clone_from(&end.status.ingress);
         }
@@ -101,7 +105,7 @@ impl Tracked {
         let status = match &row {
             Some(row) => self.current_status(row),
             None => ServiceStatus {
-                marks: self.marks.clone(),
+                marks: self.marks.map(),
                 ..ServiceStatus::default()
             },
         };
@@ -182,6 +186,23 @@ impl Tracked {
             over: over.clone(),
             earlier,
         });
+    }
+}
+
+// === impl Marks ===
+
+impl Marks {
+    pub(super) fn of(marks: &BTreeMap<String, String>) -> Self {
+        Self(marks.clone().into_iter().collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(mark, _)| mark == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn map(&self) -> BTreeMap<String, String> {
+        self.0.iter().cloned().collect()
     }
 }
 

@@ -1,7 +1,8 @@
-//! Services that were ours and that no instance serves any more: what they hold stays theirs, and
-//! it is reported why one of them can't be deleted.
+//! Services that no instance serves: what they hold stays theirs, be it from a time in which they
+//! were ours or because another controller publishes it. Of those that were ours it is reported
+//! why one of them can't be deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ use landfall_model::{ServiceKey, Uid};
 use tokio::task::JoinSet;
 
 use super::{Engine, clock};
-use crate::claims::lost_claim;
+use crate::claims::{claim, foreign_claims, foreign_claims_of};
+use crate::instance::InstanceId;
 use crate::report::{Event, Report};
 use crate::select::Ownership;
 
@@ -21,7 +23,7 @@ use crate::select::Ownership;
 #[derive(Debug, Default)]
 pub(super) struct UnservedServices {
     /// What they hold.
-    pub(super) claims: BTreeMap<ServiceKey, Claim>,
+    claims: BTreeMap<ServiceKey, Vec<Claim>>,
     /// Those that wait to be deleted, and when each is reported next.
     blocked_deletions: BTreeMap<ServiceKey, (Uid, Instant)>,
     /// Events on their way.
@@ -39,7 +41,7 @@ const AGAIN: Duration = Duration::from_secs(30 * 60);
 
 impl UnservedServices {
     pub(super) fn remembers(&self, key: &ServiceKey) -> bool {
-        self.claims.contains_key(key) || self.blocked_deletions.contains_key(key)
+        self.blocked_deletions.contains_key(key)
     }
 
     /// Returns whether a Service is to be reported now, and how long until this is asked again.
@@ -63,45 +65,95 @@ impl UnservedServices {
 // === impl Engine ===
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Keeps every instance from giving away what they hold.
-    pub(super) fn reserve(&self) {
-        let claims: Vec<Claim> = self.unserved.claims.values().cloned().collect();
-        for provider in self.handle.providers.iter() {
-            provider.set_foreign_claims(&claims);
+    /// Keeps every instance from giving away what these Services hold that none serves. The
+    /// providers hold no such claim yet.
+    pub(super) fn reserve_all(&mut self, rows: &[Arc<ServiceRow>]) {
+        self.unserved.claims = foreign_claims(rows.iter(), &self.world, &self.config.classes);
+        for key in self.unserved.claims.keys() {
+            self.reserve(key, &[]);
         }
     }
 
-    /// Follows what such a Service holds. Before its reconcile, where it has become ours.
-    pub(super) fn follow_lost(
-        &mut self,
-        key: &ServiceKey,
-        row: Option<&ServiceRow>,
-        belongs: Ownership,
-    ) {
-        let classes = &self.config.classes;
-        let claim = row.and_then(|row| lost_claim(row, &self.world, classes));
-        let before = self.unserved.claims.get(key);
-        if before == claim.as_ref() {
-            return;
-        }
-        let given_back = match (before, belongs, row) {
-            (None, ..) => false,
-            // It comes with what it holds.
-            (Some(before), Ownership::Ours(instance), Some(row)) if before.uid == row.uid => {
-                if let Some(provider) = instance.of(&self.handle.providers) {
-                    provider.restore_claims(std::slice::from_ref(before));
-                }
-                true
+    /// Follows what changed while no reconciles were made.
+    pub(super) fn follow_all_foreign(&mut self) {
+        let known = self.unserved.claims.keys().cloned();
+        let keys: BTreeSet<ServiceKey> = self.world.keys().chain(known).collect();
+        self.follow_foreign(keys.iter());
+    }
+
+    /// Follows what Services claim that no instance serves, before any of them is reconciled.
+    pub(super) fn follow_foreign<'a>(&mut self, keys: impl Iterator<Item = &'a ServiceKey>) {
+        let mut gives_back = false;
+        let mut handed_over: Vec<(InstanceId, Claim)> = Vec::new();
+        for key in keys {
+            if !self.may_claim(key) {
+                continue;
             }
-            (Some(_), ..) => true,
-        };
-        match claim {
-            Some(claim) => drop(self.unserved.claims.insert(key.clone(), claim)),
-            None => drop(self.unserved.claims.remove(key)),
+            let row = self.world.service(key);
+            let classes = &self.config.classes;
+            let claims = row
+                .as_ref()
+                .map(|it| foreign_claims_of(it, &self.world, classes));
+            let claims = claims.unwrap_or_default();
+            let before = self.unserved.claims.remove(key).unwrap_or_default();
+            let is_same = before == claims;
+            if !claims.is_empty() {
+                self.unserved.claims.insert(key.clone(), claims);
+            }
+            if is_same {
+                continue;
+            }
+            gives_back |= !before.is_empty();
+            self.reserve(key, &before);
+            // It comes with what it holds.
+            if let Some(row) = row
+                && let Ownership::Ours(instance) = self.validate(&row)
+                && before.iter().any(|claim| claim.uid == row.uid)
+            {
+                handed_over.extend(claim(&row).map(|claim| (instance, claim)));
+            }
         }
-        self.reserve();
-        if given_back {
+        for (instance, claim) in handed_over {
+            if let Some(provider) = instance.of(&self.handle.providers) {
+                provider.restore_claims(&[claim]);
+            }
+        }
+        if gives_back {
             self.wake_waiting();
+        }
+    }
+
+    /// Whether a Service may claim something without being served, or did. Of most Services the
+    /// fields that show the owner say that it does not.
+    fn may_claim(&self, key: &ServiceKey) -> bool {
+        if self.unserved.claims.contains_key(key) {
+            return true;
+        }
+        let Some(service) = self.world.affiliation(key) else {
+            return false;
+        };
+        let namespace = self.world.namespace(key.namespace());
+        let namespace = namespace.map(AsRef::as_ref);
+        match self.config.classes.validate_affiliation(service, namespace) {
+            Ownership::Ours(_) => false,
+            Ownership::NotOurs | Ownership::UnknownClass | Ownership::SwitchedOff => {
+                service.published || service.reported || service.instance.is_some()
+            }
+        }
+    }
+
+    /// Passes the claims of a Service that no instance serves on to all of them.
+    fn reserve(&self, key: &ServiceKey, before: &[Claim]) {
+        let claims = self.unserved.claims.get(key);
+        let claims = claims.map(Vec::as_slice).unwrap_or_default();
+        let is_left = |claim: &&Claim| claims.iter().any(|it| it.uid == claim.uid);
+        for provider in self.handle.providers.iter() {
+            for ended in before.iter().filter(|claim| !is_left(claim)) {
+                provider.set_foreign_claim(&ended.uid, None);
+            }
+            for claim in claims.iter().filter(|claim| !before.contains(claim)) {
+                provider.set_foreign_claim(&claim.uid, Some(claim));
+            }
         }
     }
 

@@ -88,7 +88,7 @@ fn drawn(handle: &EngineHandle<Backend>, pages: &Snapshot, record: &Record) -> S
     let provider = record.instance.and_then(|it| it.of(&handle.providers));
     let mut view = service(provider.map(AsRef::as_ref), record);
     view.reasons
-        .extend(duplicates(&pages.problems, &record.row.key));
+        .extend(duplicates(&pages.problems, &record.row().key));
     view
 }
 
@@ -114,13 +114,13 @@ fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item =
 }
 
 fn service<P: Provider>(provider: Option<&P>, record: &Record) -> ServiceView {
-    let row = &record.row;
+    let row = record.row();
     ServiceView {
         key: row.key.clone(),
         uid: row.uid.clone(),
         class: row.class.as_ref().map(ToString::to_string),
         origin: row.source.as_ref().map(|source| source.document.clone()),
-        status: record.status.clone(),
+        status: record.status().clone(),
         reasons: placed(&record.reasons, record),
         address: record.address.clone(),
         announcements: Vec::new(),
@@ -139,7 +139,7 @@ fn placed(reasons: &[Reason], record: &Record) -> Vec<Reason> {
             reason
                 .field
                 .as_ref()
-                .and_then(|field| record.row.origin_of(field))
+                .and_then(|field| record.row().origin_of(field))
         });
         reason.clone().origin(origin)
     };
@@ -154,7 +154,6 @@ mod tests {
     use landfall_config::cloud_conf;
     use landfall_engine::{World, resolve};
     use landfall_model::rows::Fact;
-    use landfall_model::status::ServiceStatus;
     use landfall_openstack::client::auth::{Auth, DomainRef, ProjectRef, Scope, UserRef};
     use landfall_openstack::client::{Cloud, CloudConfig, NoAnswer, Transport};
     use landfall_openstack::{OpenStack, Settings};
@@ -200,17 +199,7 @@ mod tests {
 
     fn unhandled(name: &str) -> (ServiceKey, Record) {
         let row = svc(name).port(80).row();
-        let record = Record {
-            instance: None,
-            status: ServiceStatus::default(),
-            reasons: Vec::new(),
-            address: None,
-            left_out: Vec::new(),
-            pending: Vec::new(),
-            handled: false,
-            row,
-        };
-        (record.row.key.clone(), record)
+        (row.key.clone(), Record::new(row))
     }
 
     #[test]
@@ -251,16 +240,7 @@ mod tests {
             };
             provider.apply(&planned.step).await.unwrap();
         }
-        let record = Record {
-            row,
-            instance: None,
-            status: ServiceStatus::default(),
-            reasons: Vec::new(),
-            address: None,
-            left_out: Vec::new(),
-            pending: Vec::new(),
-            handled: true,
-        };
+        let record = Record::new(row);
         let view = service(Some(&provider), &record);
         let reported = explain::explain(&view);
         assert!(reported.contains("Listener 80/TCP"), "{reported}");

@@ -31,7 +31,7 @@ pub(super) async fn close_what_is_gone(
     }
     let known: BTreeSet<Uid> = store.read(|pages| {
         let records = pages.records.values();
-        records.map(|record| record.row.uid.clone()).collect()
+        records.map(|record| record.row().uid.clone()).collect()
     });
     for (id, owner) in before {
         if !known.contains(&owner.uid) && proxy.close(id, &owner.uid).await {
@@ -75,8 +75,8 @@ fn wanted(pages: &Snapshot) -> BTreeSet<ListenerId> {
 /// The ports of the version that is served and of the newest one, at the addresses on record.
 fn listeners_of(record: &Record) -> BTreeSet<ListenerId> {
     let row = ServiceRow {
-        status: record.status.clone(),
-        ..ServiceRow::clone(&record.row)
+        status: record.status().clone(),
+        ..ServiceRow::clone(record.row())
     };
     let Some(claim) = claims::claim(&row).filter(|_| row.wants_load_balancer) else {
         return BTreeSet::new();
@@ -103,22 +103,9 @@ mod tests {
 
     use super::*;
 
-    fn record(row: Arc<ServiceRow>) -> Record {
-        Record {
-            status: row.status.clone(),
-            row,
-            instance: None,
-            reasons: Vec::new(),
-            address: None,
-            left_out: Vec::new(),
-            pending: Vec::new(),
-            handled: true,
-        }
-    }
-
     fn wanted_by(row: Arc<ServiceRow>) -> Vec<String> {
         let mut pages = Snapshot::default();
-        pages.records.insert(row.key.clone(), record(row));
+        pages.records.insert(row.key.clone(), Record::new(row));
         wanted(&pages).iter().map(ToString::to_string).collect()
     }
 

@@ -318,9 +318,11 @@ macro_rules! backends {
                 }
             }
 
-            fn set_foreign_claims(&self, claims: &[Claim]) {
+            fn set_foreign_claim(&self, claimant: &Uid, claim: Option<&Claim>) {
                 match &self.provider {
-                    $(AnyProvider::$name(provider) => provider.set_foreign_claims(claims),)+
+                    $(AnyProvider::$name(provider) => {
+                        provider.set_foreign_claim(claimant, claim);
+                    })+
                 }
             }
 

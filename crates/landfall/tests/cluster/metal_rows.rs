@@ -43,6 +43,8 @@ fn service(name: &str, annotations: &[(&str, &str)], spec: &Value) -> String {
     for (field, value) in spec.as_object().into_iter().flatten() {
         service["spec"][field] = value.clone();
     }
+    let fields = service["spec"].as_object_mut().unwrap();
+    fields.retain(|_, value| !value.is_null());
     service.to_string()
 }
 
@@ -111,6 +113,18 @@ impl Stage {
     /// Applies a Service.
     async fn put(&self, name: &str, annotations: &[(&str, &str)], spec: Value) {
         self.bed.apply(&service(name, annotations, &spec)).await;
+    }
+
+    /// Publishes an address as another controller does, for a Service without a class.
+    async fn publish_for_others(&self, name: &str, address: &str) {
+        self.put(name, &[], json!({"loadBalancerClass": null}))
+            .await;
+        let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});
+        let patch = status.to_string();
+        let [kind, subresource] = ["--type=merge", "--subresource=status"];
+        self.bed
+            .run(&["patch", "service", name, subresource, kind, "-p", &patch])
+            .await;
     }
 
     /// Waits until a Service holds these addresses.
@@ -311,12 +325,14 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     // 40: to another pool.
     stage.drop_pool("a").await;
     stage.holds("web", &["10.0.1.1"]).await;
+    stage.publish_for_others("theirs", "10.0.1.2").await;
     // 7 and 46: a restart with a Service that came meanwhile writes for that one alone.
     stage.stop().await;
     stage.put("a-new-one", &[], json!({})).await;
     let audit = stage.bed.cluster.audit();
     stage.start(2).await;
-    stage.holds("a-new-one", &["10.0.1.2"]).await;
+    // What another controller publishes is not given out, and was on record before the start.
+    stage.holds("a-new-one", &["10.0.1.3"]).await;
     stage.bed.event("a-new-one", "IPAllocated").await;
     let named = |name: &str| name.starts_with("a-new-one");
     let written = writes(&audit);
@@ -335,7 +351,7 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     for (name, held) in [
         ("web", &["10.0.1.1"][..]),
         ("dual", &["10.0.1.0", "fd00::"]),
-        ("a-new-one", &["10.0.1.2"]),
+        ("a-new-one", &["10.0.1.3"]),
     ] {
         stage.holds(name, held).await;
     }
@@ -345,8 +361,17 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
             &json!({"addresses": ["10.0.1.0/24", "fd00::-fd00::ff"]}),
         )
         .await;
-    stage.holds("waits", &["10.0.1.3"]).await;
+    stage.holds("waits", &["10.0.1.4"]).await;
     stage.holds("web", &["10.0.1.1"]).await;
+    // What others publish is followed at once, and what they do not publish any more is free.
+    stage.publish_for_others("theirs", "10.0.1.5").await;
+    for (name, free) in [("one", "10.0.1.2"), ("two", "10.0.1.6")] {
+        stage.put(name, &[], json!({})).await;
+        stage.holds(name, &[free]).await;
+    }
+    stage.bed.run(&["delete", "service", "theirs"]).await;
+    stage.put("three", &[], json!({})).await;
+    stage.holds("three", &["10.0.1.5"]).await;
     stage.stop().await;
 }
 

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -134,6 +135,29 @@ impl Host {
             TcpListener::bind(("0.0.0.0", port)).unwrap()
         };
         std::thread::spawn(open).join().unwrap()
+    }
+
+    /// Answers inside, at an address of this host alone, with the address of the client.
+    fn answer_with_source(&self, at: SocketAddr) {
+        let add = format!("ip address add {}/32 dev lo", at.ip());
+        let output = self.command("bash").args(["-ec", &add]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let namespace = self.network();
+        let (opened, open) = std::sync::mpsc::channel();
+        // It ends with the process.
+        std::thread::spawn(move || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).unwrap();
+            let listener = TcpListener::bind(at).unwrap();
+            opened.send(()).unwrap();
+            while let Ok((mut connection, client)) = listener.accept() {
+                // A client that has gone already needs no answer.
+                let _ = connection.set_read_timeout(Some(Duration::from_secs(1)));
+                let _ = connection.read(&mut [0; 1]);
+                let _ = write!(connection, "{}", client.ip());
+            }
+        });
+        open.recv().unwrap();
     }
 
     pub fn network(&self) -> File {
@@ -264,6 +288,22 @@ impl Client {
             host: Host::start("client", "10.78.0.100"),
             program: None,
             answers: bed.cluster.directory().join("answers"),
+        }
+    }
+
+    /// Waits until one connection after the other is answered so; `None`: is not answered.
+    async fn until_answered(&self, expected: Option<&str>) {
+        let script = format!("exec 3<>/dev/tcp/{ADDRESS}/80 && printf ? >&3 && cat <&3");
+        let began = Instant::now();
+        loop {
+            let mut command = self.host.command("timeout");
+            let output = command.args(["2", "bash", "-c", &script]).output().unwrap();
+            let answer = String::from_utf8(output.stdout).unwrap();
+            if answer == expected.unwrap_or_default() {
+                return;
+            }
+            assert!(began.elapsed() < DEADLINE, "{expected:?}: {answer:?}");
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -481,6 +521,11 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
     nodes[index(&owner)].host.cut();
     client.more(before + 20).await;
     load.answered(100, cut).await;
+    // A full run sets LANDFALL_TEST_OUTAGE=60.
+    let outage = std::env::var("LANDFALL_TEST_OUTAGE");
+    let outage = Duration::from_secs(outage.map_or(0, |text| text.parse().unwrap()));
+    tokio::time::sleep(outage.saturating_sub(cut.elapsed())).await;
+    load.answered(100, Instant::now()).await;
     eprintln!(
         "owner cut off: {:?} without an answer; {}",
         client.longest_gap(before),
@@ -515,8 +560,52 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
         !log.contains("panicked") && !log.contains("orbidden"),
         "{log}"
     );
+    deliver_by_ranges_and_policy(&bed, &nodes, &client, &owner).await;
     fail_over_by_leases(&bed, &mut nodes, &owner).await;
     count_writes(&bed).await;
+}
+
+/// What kube-proxy does with the packets that speakers attract: source ranges, and both traffic
+/// policies.
+async fn deliver_by_ranges_and_policy(bed: &Bed, nodes: &[Node], client: &Client, owner: &str) {
+    let patch = async |kind: &str, name: &str, patch: String| {
+        bed.run(&["patch", kind, name, "--type=merge", "-p", &patch])
+            .await;
+    };
+    for (ranges, answer) in [
+        (r#"["10.78.0.0/30"]"#, None),
+        (r#"["10.78.0.100/32"]"#, Some("one")),
+        (r#"["10.78.0.0/30"]"#, None),
+        ("null", Some("one")),
+    ] {
+        let ranges = format!(r#"{{"spec":{{"loadBalancerSourceRanges":{ranges}}}}}"#);
+        patch("service", "web", ranges).await;
+        client.until_answered(answer).await;
+    }
+
+    let endpoint = |address: &str, node: Option<&str>| {
+        let node = node.map_or("null".to_owned(), |node| format!("{node:?}"));
+        format!(
+            r#"{{"endpoints":[{{"addresses":["{address}"],"conditions":{{"ready":true}},
+                "nodeName":{node}}}]}}"#
+        )
+    };
+    let policy = |policy: &str| format!(r#"{{"spec":{{"externalTrafficPolicy":"{policy}"}}}}"#);
+    for number in [2, 3] {
+        let (node, address) = (format!("node-{number}"), [10, 77, 2, number]);
+        let at = SocketAddr::from((address, 8000));
+        nodes[index(&node)].host.answer_with_source(at);
+        let pod = at.ip().to_string();
+        patch("endpointslice", "web-1", endpoint(&pod, Some(&node))).await;
+        patch("service", "web", policy("Local")).await;
+        until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(&node)).await;
+        // With this policy the client's address arrives.
+        client.until_answered(Some("10.78.0.100")).await;
+    }
+    patch("endpointslice", "web-1", endpoint("10.77.1.1", None)).await;
+    patch("service", "web", policy("Cluster")).await;
+    until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(owner)).await;
+    client.until_answered(Some("one")).await;
 }
 
 /// What speakers need beside their role for membership by Leases.

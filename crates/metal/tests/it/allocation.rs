@@ -298,12 +298,12 @@ async fn what_a_service_of_others_has_is_not_kept_from_it_by_an_old_record() {
     ];
     let next = Site::with(&[cooled("192.0.2.0/30", Vec::new(), held)]);
     next.provider.restore_claims(&[]);
-    let others = [claim_of(&web("others"), "192.0.2.1")];
-    next.provider.set_foreign_claims(&others);
+    let others = claim_of(&web("others"), "192.0.2.1");
+    next.provider.set_foreign_claim(&others.uid, Some(&others));
     let shown = next.provider.pools().remove(0);
     assert_eq!(shown.held, []);
     assert_eq!(shown.cooling.len(), 1);
-    next.provider.set_foreign_claims(&[]);
+    next.provider.set_foreign_claim(&others.uid, None);
     assert_eq!(next.addresses(&web("one")).await, ["192.0.2.1"]);
 }
 

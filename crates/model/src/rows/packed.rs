@@ -35,6 +35,8 @@ pub struct OwnershipFields<'a> {
     pub deleting: bool,
     /// Whether its status has conditions of ours.
     pub reported: bool,
+    /// Whether its status publishes an address.
+    pub published: bool,
     /// See [`ServiceRow::class`].
     pub class: Option<&'a str>,
     /// See [`ServiceRow::instance`].
@@ -57,6 +59,7 @@ impl<'a> From<&'a ServiceRow> for OwnershipFields<'a> {
             finalized: row.finalized,
             deleting: row.deleting,
             reported: !row.status.conditions.is_empty(),
+            published: publishes(row),
             class: row.class.as_deref(),
             instance: row.instance(),
         }
@@ -111,6 +114,7 @@ impl PackedService {
             *allocate_node_ports,
         ]));
         // First the fields that show its owner.
+        to.byte(flags([publishes(row)]));
         to.option(class.as_deref(), Writer::text);
         to.option(row.instance(), Writer::text);
         to.id(uid.as_str());
@@ -158,6 +162,7 @@ impl PackedService {
             publish_not_ready,
             allocate_node_ports,
         ] = unflag(from.byte()?);
+        let _published = from.byte()?;
         let class = from.option(Reader::text)?.map(Into::into);
         let _instance = from.option(Reader::text)?;
         Some(ServiceRow {
@@ -203,11 +208,13 @@ impl PackedService {
     pub fn affiliation(&self) -> Option<OwnershipFields<'_>> {
         let mut from = Reader::new(&self.bytes);
         let [finalized, deleting, wants_load_balancer, reported] = unflag(from.byte()?);
+        let [published] = unflag(from.byte()?);
         Some(OwnershipFields {
             wants_load_balancer,
             finalized,
             deleting,
             reported,
+            published,
             class: from.option(Reader::text)?,
             instance: from.option(Reader::text)?,
         })
@@ -278,6 +285,10 @@ impl PackedSlice {
 // === parts ===
 
 const NO_FAMILY: u8 = 0;
+
+fn publishes(row: &ServiceRow) -> bool {
+    row.status.addresses().next().is_some()
+}
 
 fn flags<const N: usize>(truths: [bool; N]) -> u8 {
     let bit = |flags, truth| (flags << 1) | u8::from(truth);

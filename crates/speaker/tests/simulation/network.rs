@@ -10,6 +10,8 @@ use landfall_l2::packet::arp::{Arp, Operation};
 use landfall_l2::packet::ndp::{Solicitation, solicited_node};
 use landfall_l2::packet::{Frame, Message};
 
+const STRANGER: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 2]);
+
 const CLIENT: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 1]);
 
 /// Loss that changes nothing of what must hold: one of a hundred.
@@ -109,6 +111,19 @@ impl Client {
         {
             *known = claim.mac;
         }
+    }
+}
+
+/// Returns what the host that has an address answers to a node that probes for it.
+pub fn answer_of_stranger(probe: &Frame) -> Option<Vec<u8>> {
+    match probe.message {
+        Message::Arp(asked) => Some(asked.answer(STRANGER).frame(asked.sender_mac)),
+        Message::Solicitation(asked) => {
+            let answer = asked.answer(STRANGER);
+            let group = MacAddress::of_group(answer.destination);
+            Some(answer.frame(group, STRANGER))
+        }
+        Message::Advertisement(_) => None,
     }
 }
 

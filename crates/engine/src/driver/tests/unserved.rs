@@ -2,6 +2,7 @@
 
 use landfall_model::rows::NamespaceRow;
 use landfall_model::status::Condition;
+use landfall_testkit::build::ServiceBuilder;
 
 use super::*;
 use crate::select::DEFAULT_CLASS_ANNOTATION;
@@ -62,6 +63,85 @@ async fn a_service_that_waits_gets_the_address_of_an_unserved_one_once_that_is_g
     lab.source.facts.send(gone).await.unwrap();
     lab.until("a programmed", |rows| programmed(rows, "a"))
         .await;
+    lab.stop().await;
+}
+
+/// A Service that another controller serves, with what that one publishes.
+fn theirs(name: &str, address: Option<&str>) -> Arc<ServiceRow> {
+    let row = svc(name).port(80);
+    let row = address.into_iter().fold(row, ServiceBuilder::holding);
+    row.with(|row| row.class = Some("example.com/lb".into()))
+        .row()
+}
+
+fn reserved(lab: &Lab) -> Vec<u8> {
+    lab.shelf
+        .reserved
+        .lock()
+        .unwrap()
+        .values()
+        .copied()
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_another_controller_publishes_is_given_out_only_once_it_does_no_more() {
+    let rows = vec![theirs("old", Some("127.77.0.1")), web("a")];
+    let lab = Lab::start(4, rows).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(address(&lab, "a"), "127.77.0.2");
+    // The next one comes at the same moment as a Service of ours.
+    lab.apply(theirs("new", None)).await;
+    lab.apply(theirs("new", Some("127.77.0.3"))).await;
+    lab.apply(web("b")).await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    assert_eq!(address(&lab, "b"), "127.77.0.4");
+    assert_eq!(reserved(&lab), [3, 1]);
+
+    lab.apply(web("waits")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(lab.says("waits", Code::PoolExhausted));
+    lab.apply(theirs("new", None)).await;
+    lab.until("the one that waited has it", |rows| {
+        programmed(rows, "waits")
+    })
+    .await;
+    assert_eq!(address(&lab, "waits"), "127.77.0.3");
+    assert_eq!(reserved(&lab), [1]);
+    let of_theirs = |write: &String| write.ends_with("/old") || write.ends_with("/new");
+    assert!(!lab.writes().iter().any(of_theirs), "{:?}", lab.writes());
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_publish_is_believed_after_a_pause_and_by_the_next_leader() {
+    let (role, leading) = watch::channel(Role::Leading { term: 1 });
+    let lab = Lab::start_led(9, vec![theirs("old", Some("127.77.0.1"))], leading).await;
+    lab.until_ready().await;
+    assert_eq!(reserved(&lab), [1]);
+    role.send_replace(Role::Carrying);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    lab.apply(theirs("old", Some("127.77.0.2"))).await;
+    lab.apply(theirs("new", Some("127.77.0.3"))).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    role.send_replace(Role::Leading { term: 1 });
+    lab.apply(web("a")).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    assert_eq!(address(&lab, "a"), "127.77.0.1");
+    assert_eq!(reserved(&lab), [3, 2]);
+
+    role.send_replace(Role::Standby);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(reserved(&lab), [] as [u8; 0]);
+    role.send_replace(Role::Leading { term: 2 });
+    lab.apply(web("b")).await;
+    lab.until("b programmed", |rows| programmed(rows, "b"))
+        .await;
+    assert_eq!(address(&lab, "b"), "127.77.0.4");
+    assert_eq!(reserved(&lab), [3, 2]);
     lab.stop().await;
 }
 
