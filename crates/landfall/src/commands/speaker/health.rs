@@ -24,7 +24,7 @@ const MISSED: u32 = 3;
 pub async fn follow(url: Option<Uri>, lifetime: &Lifetime) -> Option<watch::Receiver<bool>> {
     let url = url?;
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let first = ask(&client, &url).await;
+    let first = look(&client, &url).await;
     if let Err(why) = &first {
         warn!(%url, why, "the data plane of this node does not work yet");
     }
@@ -45,7 +45,7 @@ async fn keep_asking(
     let mut missed = 0;
     loop {
         tokio::time::sleep(LOOK).await;
-        let answer = ask(&client, &url).await;
+        let answer = look(&client, &url).await;
         let was_healthy = *known.borrow();
         let is_healthy = next(was_healthy, &mut missed, answer.is_ok());
         if is_healthy == was_healthy {
@@ -66,13 +66,18 @@ const fn next(was_healthy: bool, missed: &mut u32, is_good: bool) -> bool {
     is_good || was_healthy && *missed < MISSED
 }
 
+/// Returns why there is no good answer in time.
+async fn look(client: &Client<HttpConnector, Empty<Bytes>>, url: &Uri) -> Result<(), String> {
+    let answer = tokio::time::timeout(LOOK, ask(client, url)).await;
+    answer.unwrap_or_else(|_| Err(format!("no answer in {LOOK:?}")))
+}
+
 /// Returns why there is no good answer.
 async fn ask(client: &Client<HttpConnector, Empty<Bytes>>, url: &Uri) -> Result<(), String> {
-    match tokio::time::timeout(LOOK, client.get(url.clone())).await {
-        Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
-        Ok(Ok(answer)) => Err(format!("it answers {}", answer.status())),
-        Ok(Err(error)) => Err(format!("{:#}", anyhow::Error::from(error))),
-        Err(_) => Err(format!("no answer in {LOOK:?}")),
+    match client.get(url.clone()).await {
+        Ok(answer) if answer.status().is_success() => Ok(()),
+        Ok(answer) => Err(format!("it answers {}", answer.status())),
+        Err(error) => Err(format!("{:#}", anyhow::Error::from(error))),
     }
 }
 
