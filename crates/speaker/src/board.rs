@@ -195,7 +195,7 @@ impl Board {
         addresses.any(|it| it.unsettled > 0 && of_others(it))
     }
 
-    /// A look at what other nodes have.
+    /// One comparison with what other nodes have.
     pub fn look(&mut self) {
         let mut addresses = std::mem::take(&mut self.addresses);
         for (address, elected) in &mut addresses {

@@ -337,7 +337,7 @@ impl Decider {
         self.board.is_unsettled()
     }
 
-    /// Looks at what other nodes have, a second after the last look.
+    /// Compares with what other nodes have, a second after the last time.
     pub fn look(&mut self) {
         self.board.look();
     }

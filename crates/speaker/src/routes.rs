@@ -4,7 +4,7 @@
 //!  Service ──offers──> (prefix, advertisement)* ──union──> routes of each router
 //! ```
 //!
-//! A change of a Service changes the routes of its own prefixes, and nothing else is looked at.
+//! A change of a Service changes the routes of its own prefixes, and nothing else is read.
 //!
 //! No node is elected: each that can deliver the packets of a Service announces it, and the routers
 //! spread connections over them.

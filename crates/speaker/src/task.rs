@@ -12,7 +12,7 @@ use landfall_engine::follow::receive;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_l2::driver::{Announcer, Report, View as Announced, Wanted};
 use landfall_l2::fsm::{self, Start, State};
-use landfall_l2::interfaces::{Exclusions, eligible};
+use landfall_l2::interfaces::{Exclusions, LinkTable, eligible};
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::rows::Fact;
@@ -37,7 +37,7 @@ pub const FIND: Duration = Duration::from_secs(1);
 /// of [`FIND`] is enough for the answers.
 pub const ASK: Duration = Duration::from_millis(600);
 
-/// From one look at what other nodes have to the next.
+/// From one comparison with what other nodes have to the next.
 pub const LOOK: Duration = Duration::from_secs(1);
 
 /// What the loop is connected to.
@@ -84,7 +84,7 @@ pub struct Speaker<R> {
     /// When the members have had time to find each other.
     found_at: Option<Instant>,
     ask_at: Option<Instant>,
-    look_at: Option<Instant>,
+    compare_at: Option<Instant>,
     is_ready: bool,
     /// Hosts that answered before this node took part.
     early: Vec<Report>,
@@ -159,7 +159,7 @@ impl<R: OwnReport> Speaker<R> {
             wanted: Wanted::default(),
             found_at: None,
             ask_at: None,
-            look_at: None,
+            compare_at: None,
             is_ready: false,
             early: Vec::new(),
             failing: BTreeMap::new(),
@@ -207,7 +207,7 @@ impl<R: OwnReport> Speaker<R> {
         let mut announced = self.parts.announcer.view();
         let (mut serving, mut healthy) = (self.serving.clone(), self.healthy.clone());
         loop {
-            let (ask, found, look) = (self.ask_at, self.found_at, self.look_at);
+            let (ask, found, look) = (self.ask_at, self.found_at, self.compare_at);
             let steady = self.steadiness.next(now()).map(Into::into);
             // All branches are cancel-safe.
             let woken = tokio::select! {
@@ -248,10 +248,7 @@ impl<R: OwnReport> Speaker<R> {
                 }
                 Woken::Links => {
                     let table = links.borrow_and_update().clone();
-                    let interfaces = eligible(&table, &self.parts.exclusions);
-                    let interfaces: Vec<_> = interfaces.into_values().collect();
-                    self.present = interfaces.iter().map(|it| it.name.clone()).collect();
-                    self.decider.take_interfaces(interfaces);
+                    self.take_links(&table);
                 }
                 Woken::Announced => {
                     self.announced = Arc::clone(&announced.borrow_and_update());
@@ -272,16 +269,23 @@ impl<R: OwnReport> Speaker<R> {
                 }
                 Woken::Found => self.take_part().await,
                 Woken::Look => {
-                    self.look_at = None;
+                    self.compare_at = None;
                     self.decider.look();
                 }
             }
-            if self.look_at.is_none() && self.is_ready && self.decider.is_unsettled() {
-                self.look_at = Some(Instant::now() + LOOK);
+            if self.compare_at.is_none() && self.is_ready && self.decider.is_unsettled() {
+                self.compare_at = Some(Instant::now() + LOOK);
             }
             self.take_failures();
             self.apply().await;
         }
+    }
+
+    fn take_links(&mut self, table: &LinkTable) {
+        let interfaces = eligible(table, &self.parts.exclusions);
+        let interfaces: Vec<_> = interfaces.into_values().collect();
+        self.present = interfaces.iter().map(|it| it.name.clone()).collect();
+        self.decider.take_interfaces(interfaces);
     }
 
     /// Takes what fails on this node, and what works again.

@@ -54,7 +54,7 @@ pub struct Life {
     mac: MacAddress,
     found_at: Option<Instant>,
     ask_at: Option<Instant>,
-    look_at: Option<Instant>,
+    compare_at: Option<Instant>,
     revision: u64,
     /// It announces what it is elected for.
     pub is_ready: bool,
@@ -124,7 +124,7 @@ impl Life {
             mac: mac(node),
             found_at: None,
             ask_at: None,
-            look_at: None,
+            compare_at: None,
             revision: 0,
             is_ready: false,
             is_leaving: false,
@@ -166,8 +166,8 @@ impl Life {
             self.decider.take_members(Arc::new(view));
         }
         self.decider.take_announced(&self.announcer.status());
-        if self.look_at.is_none() && self.is_ready && self.decider.is_unsettled() {
-            self.look_at = Some(now + LOOK);
+        if self.compare_at.is_none() && self.is_ready && self.decider.is_unsettled() {
+            self.compare_at = Some(now + LOOK);
         }
         let mut sent = Sent::default();
         let seeds = self.decider.seeds(PORT);
@@ -221,7 +221,7 @@ impl Life {
     pub fn deadline(&self) -> Option<Instant> {
         let members = (!self.is_leaving).then(|| self.members.deadline());
         let others = self.announcer.deadline().into_iter().chain(self.found_at);
-        let others = others.chain(self.ask_at).chain(self.look_at);
+        let others = others.chain(self.ask_at).chain(self.compare_at);
         others.chain(members).min()
     }
 
@@ -238,8 +238,8 @@ impl Life {
             let asks = self.decider.asks();
             self.want(now, asks);
         }
-        if self.look_at.is_some_and(|at| at <= now) {
-            self.look_at = None;
+        if self.compare_at.is_some_and(|at| at <= now) {
+            self.compare_at = None;
             self.decider.look();
         }
         let is_found = self.found_at.is_some_and(|at| at <= now);

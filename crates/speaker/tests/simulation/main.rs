@@ -55,7 +55,7 @@ fn each_address_has_one_owner_whatever_happens() {
         let played = schedule::play(seed, None);
         faults += played.faults;
         right += played.right;
-        questions += played.questions_to_stranger;
+        questions += played.questions_to_foreign_host;
         most = most.max(played.nodes);
         two = two.max(played.longest_two);
         outages.extend(played.outages);

@@ -10,7 +10,7 @@ use landfall_l2::packet::arp::{Arp, Operation};
 use landfall_l2::packet::ndp::{Solicitation, solicited_node};
 use landfall_l2::packet::{Frame, Message};
 
-const STRANGER: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 2]);
+const FOREIGN_HOST: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 2]);
 
 const CLIENT: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 1]);
 
@@ -115,13 +115,13 @@ impl Client {
 }
 
 /// Returns what the host that has an address answers to a node that probes for it.
-pub fn answer_of_stranger(probe: &Frame) -> Option<Vec<u8>> {
+pub fn answer_of_foreign_host(probe: &Frame) -> Option<Vec<u8>> {
     match probe.message {
-        Message::Arp(asked) => Some(asked.answer(STRANGER).frame(asked.sender_mac)),
+        Message::Arp(asked) => Some(asked.answer(FOREIGN_HOST).frame(asked.sender_mac)),
         Message::Solicitation(asked) => {
-            let answer = asked.answer(STRANGER);
+            let answer = asked.answer(FOREIGN_HOST);
             let group = MacAddress::of_group(answer.destination);
-            Some(answer.frame(group, STRANGER))
+            Some(answer.frame(group, FOREIGN_HOST))
         }
         Message::Advertisement(_) => None,
     }

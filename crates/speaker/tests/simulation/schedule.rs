@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::cluster::{STRANGER, Service, addresses};
+use crate::cluster::{FOREIGN_HOST, Service, addresses};
 use crate::validate::{BOUND, LEARNED};
 use crate::world::{Pause, SERVICES, World};
 
@@ -17,7 +17,7 @@ pub struct Played {
     pub outages: Vec<Duration>,
     pub longest_two: Duration,
     pub right: u64,
-    pub questions_to_stranger: u64,
+    pub questions_to_foreign_host: u64,
 }
 
 /// Longer than a start takes until its speaker takes part.
@@ -39,11 +39,11 @@ pub fn play(seed: u64, count: Option<usize>) -> Played {
         }
     }
     let service = Service {
-        addresses: addresses(STRANGER),
+        addresses: addresses(FOREIGN_HOST),
         is_local: false,
         endpoints: BTreeSet::from([0]),
     };
-    world.cluster.put(STRANGER, service);
+    world.cluster.put(FOREIGN_HOST, service);
     for node in 0..count {
         world.start(node);
         if world.random.u8(0..8) == 0 {
@@ -69,7 +69,7 @@ pub fn play(seed: u64, count: Option<usize>) -> Played {
     world.run(after);
     let validator = world.validator;
     Played {
-        questions_to_stranger: world.questions_to_stranger,
+        questions_to_foreign_host: world.questions_to_foreign_host,
         violations: validator.violations,
         story: world.story,
         nodes: count,
@@ -211,10 +211,10 @@ fn change(world: &mut World, node: usize) {
     let mut number = world.random.usize(0..SERVICES);
     // Now and then it is the one whose addresses a host has.
     if world.random.u8(0..4) == 0 {
-        number = STRANGER;
+        number = FOREIGN_HOST;
     }
     match world.random.u8(0..5) {
-        0 if number != STRANGER => {
+        0 if number != FOREIGN_HOST => {
             world.note(&format!("Service {number} is deleted"));
             world.cluster.delete(number);
         }
