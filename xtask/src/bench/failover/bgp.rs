@@ -26,6 +26,9 @@ const SHARED: usize = ADDRESSES - 1;
 /// Clients that connect at the same time.
 const CLIENTS: usize = 4;
 
+/// For so long a speaker that ends by itself is started again, as a kubelet does.
+const REVIVED: Duration = Duration::from_secs(20);
+
 /// What happens to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
@@ -158,6 +161,12 @@ async fn losses(
         let gone = router.until_lost(number).context("after a loss")?;
         took.push(gone.saturating_duration_since(began));
         bed.restart(contestant, node).await?;
+        // MetalLB's speaker ends where the way to the API server is not there yet.
+        let began = Instant::now();
+        while router.ways(number)? != 1 && began.elapsed() < REVIVED {
+            bed.revive(contestant)?;
+            tokio::time::sleep(REST).await;
+        }
         router.until_spread(number, 1).await?;
     }
     Ok(took)
