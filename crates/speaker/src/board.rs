@@ -201,9 +201,10 @@ impl Board {
         for (address, elected) in &mut addresses {
             let owner = elected.owner.as_deref();
             if elected.unsettled > 0 && owner.is_some_and(|it| it != &*self.own) {
-                elected.unsettled = match self.is_refused(*address, owner) {
-                    true => REFUSED,
-                    false => elected.unsettled - 1,
+                elected.unsettled = if self.is_refused(*address, owner) {
+                    REFUSED
+                } else {
+                    elected.unsettled - 1
                 };
             }
         }

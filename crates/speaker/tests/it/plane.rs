@@ -13,7 +13,7 @@ use landfall_model::rows::{Endpoint, Fact, ResourceKind, ServiceRow};
 use landfall_model::status::IpMode;
 use landfall_speaker::decide::Decider;
 use landfall_speaker::metadata::Metadata;
-use landfall_speaker::plane::{Plane, Served};
+use landfall_speaker::plane::{Plane, Served, Serves};
 use landfall_speaker::routes::Withheld;
 use landfall_speaker::serve::ServingView;
 use landfall_speaker::steady::Part;
@@ -272,5 +272,5 @@ fn routers_are_sent_nothing_before_all_that_is_to_be_served_was_tried() {
     assert!(!view.has_begun(&wanted));
     view.services = Arc::clone(&wanted);
     assert!(view.has_begun(&wanted), "also what failed");
-    assert!(ServingView::default().has_begun(&Default::default()));
+    assert!(ServingView::default().has_begun(&Serves::default()));
 }

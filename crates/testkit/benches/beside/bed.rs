@@ -49,7 +49,7 @@ pub type Wanted<'a> = &'a dyn Fn(&Picture) -> bool;
 const QUIET: Duration = Duration::from_secs(8);
 
 /// How long anything is waited for where nothing else is said.
-pub const PATIENCE: Duration = Duration::from_secs(1200);
+pub const DEADLINE: Duration = Duration::from_secs(1200);
 
 // === impl Bed ===
 
@@ -77,7 +77,7 @@ impl<'a> Bed<'a> {
         };
         bed.add_nodes(scenes.nodes).await?;
         let begun = bed.begin().await?;
-        bed.running = Some(program.start(&bed.cluster)?);
+        bed.start(&begun).await?;
         bed.quiet(&begun).await?;
         Ok(bed)
     }
@@ -114,9 +114,13 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Starts it again.
-    pub fn start(&mut self) -> anyhow::Result<()> {
+    /// Starts it, and waits for its first call.
+    pub async fn start(&mut self, begun: &Begun) -> anyhow::Result<()> {
         self.running = Some(self.program.start(&self.cluster)?);
+        while begun.at.elapsed() < DEADLINE && self.count(begun).await? == 0 {
+            self.still_runs()?;
+            tokio::time::sleep(self.cloud.look()).await;
+        }
         Ok(())
     }
 
@@ -133,11 +137,11 @@ impl<'a> Bed<'a> {
         &mut self,
         what: impl Into<String>,
         begun: Begun,
-        patience: Duration,
+        deadline: Duration,
         wanted: Wanted<'_>,
     ) -> anyhow::Result<()> {
         let mut served = None;
-        while served.is_none() && begun.at.elapsed() < patience {
+        while served.is_none() && begun.at.elapsed() < deadline {
             if wanted(&Picture::of(&self.cloud).await?) && self.published().await? {
                 served = Some(begun.at.elapsed());
                 break;
@@ -179,17 +183,13 @@ impl<'a> Bed<'a> {
         });
     }
 
-    /// Waits until there is no more call; returns when the last one was seen. A program that has
-    /// not asked for anything yet is only starting.
+    /// Waits until there is no more call; returns when the last one was seen.
     async fn quiet(&mut self, begun: &Begun) -> anyhow::Result<Duration> {
         let (mut count, mut last) = (0, Instant::now());
-        while count == 0 || last.elapsed() < QUIET {
-            let now = self.cloud.count(&begun.mark, self.program.agent()).await?;
+        while last.elapsed() < QUIET {
+            let now = self.count(begun).await?;
             if now > count {
                 (count, last) = (now, Instant::now());
-            }
-            if count == 0 && begun.at.elapsed() > 4 * QUIET {
-                break;
             }
             self.still_runs()?;
             tokio::time::sleep(self.cloud.look()).await;
@@ -199,6 +199,10 @@ impl<'a> Bed<'a> {
         } else {
             last - begun.at
         })
+    }
+
+    async fn count(&self, begun: &Begun) -> anyhow::Result<usize> {
+        self.cloud.count(&begun.mark, self.program.agent()).await
     }
 
     async fn calls(&self, begun: &Begun) -> anyhow::Result<Vec<Call>> {

@@ -156,7 +156,7 @@ impl Cloud {
         }
     }
 
-    /// From one look at it to the next. At the real one every look is work.
+    /// From one check of it to the next. At the real one every check is work.
     pub const fn look(&self) -> Duration {
         Duration::from_millis(match self {
             Self::Simulated { .. } => 300,

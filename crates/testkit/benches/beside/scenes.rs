@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::bed::{Bed, Line, PATIENCE};
+use super::bed::{Bed, DEADLINE, Line};
 use super::cloud::Service;
 use super::picture::Picture;
 
@@ -87,7 +87,7 @@ impl Scenes<'_> {
         bed.close().await
     }
 
-    /// Other hands change what Services have: a time-out where the provider has them, a pool, a
+    /// Other hands change what Services have: a timeout where the provider has them, a pool, a
     /// floating IP.
     async fn drift(&self, bed: &mut Bed<'_>) -> anyhow::Result<()> {
         let picture = Picture::of(&bed.cloud).await?;
@@ -123,7 +123,7 @@ impl Scenes<'_> {
         let what = if self.is_ovn() {
             "drift: a pool and a floating IP are deleted"
         } else {
-            "drift: a time-out, a pool, a floating IP"
+            "drift: a timeout, a pool, a floating IP"
         };
         bed.end(what, begun, self.watched, &repaired).await
     }
@@ -155,7 +155,7 @@ async fn create(
         let mut numbers = numbers.clone();
         numbers.all(|it| picture.serves(&name(it), &PORTS, nodes))
     };
-    bed.end(what, begun, PATIENCE, &served).await
+    bed.end(what, begun, DEADLINE, &served).await
 }
 
 /// A Service admits some clients only.
@@ -172,7 +172,7 @@ async fn narrow(bed: &mut Bed<'_>) -> anyhow::Result<()> {
         };
         PORTS.iter().all(is) && picture.serves("web-1", &PORTS, nodes)
     };
-    bed.end("source ranges of a Service", begun, PATIENCE, &narrowed)
+    bed.end("source ranges of a Service", begun, DEADLINE, &narrowed)
         .await
 }
 
@@ -183,16 +183,16 @@ async fn node(bed: &mut Bed<'_>, services: u16) -> anyhow::Result<()> {
     let nodes = bed.nodes;
     let followed = |picture: &Picture| (1..=services).all(|it| serves(picture, it, nodes));
     let what = format!("a node more, {services} Services");
-    bed.end(what, begun, PATIENCE, &followed).await
+    bed.end(what, begun, DEADLINE, &followed).await
 }
 
 /// The program is restarted.
 async fn restart(bed: &mut Bed<'_>, services: u16) -> anyhow::Result<()> {
     bed.stop().await?;
     let begun = bed.begin().await?;
-    bed.start()?;
+    bed.start(&begun).await?;
     let what = format!("restart, {services} Services");
-    bed.end(what, begun, PATIENCE, &|_| true).await
+    bed.end(what, begun, DEADLINE, &|_| true).await
 }
 
 /// A port of a Service gets another number.
@@ -203,7 +203,7 @@ async fn port(bed: &mut Bed<'_>) -> anyhow::Result<()> {
     bed.cluster.kubectl().run(&patch).await?;
     let nodes = bed.nodes;
     let moved = |picture: &Picture| picture.serves("web-1", &EDITED, nodes);
-    bed.end("a port gets another number", begun, PATIENCE, &moved)
+    bed.end("a port gets another number", begun, DEADLINE, &moved)
         .await
 }
 
@@ -213,7 +213,7 @@ async fn remove(bed: &mut Bed<'_>) -> anyhow::Result<()> {
     let delete = ["delete", "service", "web-2"];
     bed.cluster.kubectl().run(&delete).await?;
     let gone = |picture: &Picture| picture.balancer("web-2").is_none();
-    bed.end("delete a Service", begun, PATIENCE, &gone).await
+    bed.end("delete a Service", begun, DEADLINE, &gone).await
 }
 
 /// Whether it is served at its ports, those after the edit for the one that had it.
