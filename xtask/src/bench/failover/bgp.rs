@@ -26,6 +26,9 @@ const SHARED: usize = ADDRESSES - 1;
 /// Clients that connect at the same time.
 const CLIENTS: usize = 4;
 
+/// For so long a speaker that ends by itself is started again, as a kubelet does.
+const REVIVED: Duration = Duration::from_secs(20);
+
 /// What happens to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
@@ -125,7 +128,7 @@ async fn begin(
     let router = Router::start(NODES, sessions)?;
     bed.start_all(contestant, NODES).await?;
     for number in 0..usize::from(NODES) {
-        router.until_spread(number, 1).await?;
+        come_back(bed, contestant, &router, number).await?;
     }
     Ok(router)
 }
@@ -158,9 +161,25 @@ async fn losses(
         let gone = router.until_lost(number).context("after a loss")?;
         took.push(gone.saturating_duration_since(began));
         bed.restart(contestant, node).await?;
-        router.until_spread(number, 1).await?;
+        come_back(bed, contestant, router, number).await?;
     }
     Ok(took)
+}
+
+/// Waits until a node announces its address. MetalLB's speaker ends where the way to the API server
+/// is not there yet.
+async fn come_back(
+    bed: &mut Bed,
+    contestant: &Contestant,
+    router: &Router,
+    number: usize,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while router.ways(number)? != 1 && began.elapsed() < REVIVED {
+        bed.revive(contestant)?;
+        tokio::time::sleep(REST).await;
+    }
+    router.until_spread(number, 1).await
 }
 
 /// Speakers restart while the router sends a thousand requests a second to their address.

@@ -153,7 +153,7 @@ impl Router {
     }
 
     /// The ways that its kernel has to an address.
-    fn ways(&self, number: usize) -> anyhow::Result<usize> {
+    pub fn ways(&self, number: usize) -> anyhow::Result<usize> {
         let address = address(number).to_string();
         let mut command = self.command("ip");
         let output = command.args(["route", "show", &address]).output()?;
