@@ -153,6 +153,7 @@ impl Supervisor {
                         debug!(%from, "a connection of no router that is configured");
                     }
                 }
+                () = self.listeners.retry() => {}
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
                         return;

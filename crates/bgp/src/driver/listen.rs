@@ -5,19 +5,26 @@ use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
-use tracing::{debug, warn};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
 
 use super::{Neighbor, Wanted, connect};
 use crate::peer::{Mode, Password, Peer, PeerAddress};
+
+/// From one attempt to listen to the next, where another program has the port.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The sockets, of both families.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     port: Option<u16>,
     sockets: Vec<TcpListener>,
+    /// When it is attempted again to listen; `None`: all sockets are there.
+    retry_at: Option<Instant>,
     keys: BTreeMap<IpNet, Password>,
 }
 
@@ -26,17 +33,15 @@ pub(super) struct Listeners {
 impl Listeners {
     /// Listens as configured, with the passwords of all routers.
     pub fn adjust(&mut self, wanted: &Wanted) {
+        let now = Instant::now();
         if self.port != wanted.listen {
             self.port = wanted.listen;
             self.sockets.clear();
             self.keys.clear();
-            for is_ipv6 in [false, true] {
-                let Some(port) = self.port else { break };
-                match connect::listen(port, is_ipv6) {
-                    Ok(socket) => self.sockets.push(socket),
-                    Err(error) => warn!(port, is_ipv6, %error, "cannot accept BGP connections"),
-                }
-            }
+            self.retry_at = self.port.map(|_| now);
+        }
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.open(now);
         }
         let keys: BTreeMap<_, _> = wanted.peers.values().filter_map(key_of).collect();
         for (from, _) in self.keys.iter().filter(|(it, _)| !keys.contains_key(it)) {
@@ -48,6 +53,43 @@ impl Listeners {
             }
         }
         self.keys = keys;
+    }
+
+    /// Listens where it does not yet. The program that had the port may end: an earlier speaker of
+    /// this node, for example.
+    fn open(&mut self, now: Instant) {
+        let is_first = self.retry_at == Some(now);
+        self.retry_at = None;
+        for is_ipv6 in [false, true] {
+            let is_open =
+                |it: &TcpListener| it.local_addr().is_ok_and(|it| it.is_ipv6() == is_ipv6);
+            let Some(port) = self.port.filter(|_| !self.sockets.iter().any(is_open)) else {
+                continue;
+            };
+            match connect::listen(port, is_ipv6) {
+                Ok(socket) => {
+                    info!(port, is_ipv6, "accepts BGP connections");
+                    self.sockets.push(socket);
+                }
+                Err(error) => {
+                    if is_first {
+                        warn!(port, is_ipv6, %error, "cannot accept BGP connections yet");
+                    }
+                    self.retry_at = Some(now + AGAIN);
+                }
+            }
+        }
+        for (from, key) in &self.keys {
+            self.set(from, Some(key));
+        }
+    }
+
+    /// Waits until it is to be attempted again to listen.
+    pub async fn retry(&self) {
+        match self.retry_at {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
     }
 
     fn set(&self, from: &IpNet, key: Option<&Password>) {
@@ -159,6 +201,34 @@ mod tests {
                 .collect(),
             ..Wanted::default()
         }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_another_program_has_is_listened_on_once_that_ends() {
+        let other = connect::listen(0, false).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let wanted = Wanted {
+            listen: Some(port),
+            ..Wanted::default()
+        };
+        let mut listeners = Listeners::default();
+        let is_open = |it: &Listeners| {
+            it.sockets
+                .iter()
+                .any(|it| it.local_addr().unwrap().is_ipv4())
+        };
+        listeners.adjust(&wanted);
+        assert!(!is_open(&listeners));
+        drop(other);
+        let opened = async {
+            while !is_open(&listeners) {
+                listeners.retry().await;
+                listeners.adjust(&wanted);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), opened)
+            .await
+            .unwrap();
     }
 
     #[test]
