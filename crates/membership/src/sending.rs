@@ -6,20 +6,17 @@ use std::time::{Duration, Instant};
 /// What became of the datagrams of this node.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    longest: Duration,
+    window: Duration,
     sent: Option<Instant>,
 }
 
 // === impl Sending ===
 
 impl Sending {
-    /// Has sent nothing yet. `longest`: the time within which some datagram leaves a node
-    /// that can send.
-    pub(crate) fn new(longest: Duration) -> Self {
-        Self {
-            longest,
-            sent: None,
-        }
+    /// Has sent nothing yet. `window`: the time within which some datagram leaves a node that can
+    /// send.
+    pub(crate) fn new(window: Duration) -> Self {
+        Self { window, sent: None }
     }
 
     /// Takes note of a datagram that left.
@@ -39,7 +36,7 @@ impl Sending {
                 | ErrorKind::PermissionDenied
         );
         let age = self.sent.map(|sent| now.saturating_duration_since(sent));
-        is_own && age.is_none_or(|age| age >= self.longest)
+        is_own && age.is_none_or(|age| age >= self.window)
     }
 }
 
