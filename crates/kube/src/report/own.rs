@@ -200,8 +200,9 @@ fn path_in(version: &str, kind: &OwnKind) -> String {
     }
 }
 
-/// Label selectors consist of characters that a query may contain as they are.
+/// Label selectors consist of characters that a query may contain as they are, but for spaces.
 fn selected(kind: &OwnKind, selector: &str) -> String {
+    let selector = selector.replace(' ', "%20");
     format!("{}?labelSelector={selector}", path_of(kind))
 }
 
