@@ -19,6 +19,9 @@ use crate::task::SpeakerView;
 /// So long after a node went, at the earliest: its machine may come back under the same name.
 const GONE: Duration = Duration::from_secs(60);
 
+/// After a failure: nothing depends on them.
+const RETRY: Duration = Duration::from_mins(9);
+
 /// One that is longer may be more than fits into a request.
 const LONGEST_SELECTOR: usize = 16 * 1024;
 
@@ -71,6 +74,7 @@ impl<R: OwnReport> Leftovers<R> {
                 Ok(count) => info!(count, "status objects of nodes that are gone are deleted"),
                 Err(error) => {
                     warn!(%error, "status objects of nodes that are gone stay for now");
+                    tokio::time::sleep(RETRY).await;
                     continue;
                 }
             }
