@@ -64,6 +64,8 @@ pub struct Decider {
     /// The addresses that this node is elected for and another host has.
     refused: BTreeSet<IpAddr>,
     reported: BTreeMap<String, Metadata>,
+    /// The nodes of the cluster.
+    nodes: Arc<BTreeSet<Arc<str>>>,
     /// This node announces what it is elected for.
     is_current: bool,
     /// What nodes serve themselves; `None`: kube-proxy serves everything.
@@ -90,6 +92,7 @@ impl Decider {
             left: BTreeSet::new(),
             refused: BTreeSet::new(),
             reported: BTreeMap::new(),
+            nodes: Arc::default(),
             is_current: false,
             plane: None,
             assumes_all_alive: false,
@@ -132,9 +135,15 @@ impl Decider {
         let own = &self.own;
         let is_own = |fact: &Fact| matches!(fact, Fact::Node(row) if row.name == *own);
         let is_own_node = facts.iter().any(is_own);
+        let is_of_node = |fact: &Fact| matches!(fact, Fact::Node(_) | Fact::NodeGone(_));
+        let is_of_nodes = facts.iter().any(is_of_node);
         let changes = self.world.apply_all(facts);
         if !self.world.synced() {
             return;
+        }
+        if is_of_nodes || !was_synced {
+            let names = self.world.nodes().map(|row| Arc::clone(&row.name));
+            self.nodes = Arc::new(names.collect());
         }
         if changes.pools || changes.resources || !was_synced {
             self.take_resources();
@@ -290,6 +299,19 @@ impl Decider {
     /// The names of the other members.
     pub fn members(&self) -> impl Iterator<Item = &Arc<str>> {
         self.members.peers.keys()
+    }
+
+    /// The nodes of the cluster.
+    pub const fn nodes(&self) -> &Arc<BTreeSet<Arc<str>>> {
+        &self.nodes
+    }
+
+    /// Returns whether this is the first of the nodes that run a speaker, as far as that is known.
+    pub fn is_first(&self) -> bool {
+        let runs = |name: &Arc<str>| self.members.peers.contains_key(name);
+        let is_before = |name: &&Arc<str>| **name < self.own;
+        let mut before = self.nodes.iter().take_while(is_before);
+        !before.any(|name| self.assumes_all_alive || runs(name))
     }
 
     /// What this node reports to the others.
