@@ -238,7 +238,7 @@ pub enum Retry {
 pub struct ProviderProfile {
     /// The provider's kind, for messages: `local`.
     pub provider: &'static str,
-    /// Whether members are pods or NodePorts.
+    /// Whether members are pods or NodePorts, where a Service says nothing of it or may not choose.
     pub target: Target,
     /// The annotations that it reads.
     pub vocabulary: Vocabulary,

@@ -181,13 +181,20 @@ impl Diff<'_> {
             let step = self.update_pool(pool, changes, true);
             plan.push(step, format!("its algorithm is {}", pool.lb_algorithm));
         }
+        // A monitor that is not to be there may not be able to check the members that come.
+        let first = wanted.monitor.is_none() && wanted.pods;
+        if first {
+            self.change_monitor(pool, None, plan);
+        }
         members::plan(
             self.writer(&pool.id),
             wanted,
             self.graph.members_of(pool),
             plan,
         );
-        self.change_monitor(pool, wanted.monitor.as_ref(), plan);
+        if !first {
+            self.change_monitor(pool, wanted.monitor.as_ref(), plan);
+        }
     }
 
     pub(super) fn update_pool(&self, pool: &Pool, changes: PoolRequest, lenient: bool) -> Step {
