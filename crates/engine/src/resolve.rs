@@ -202,10 +202,7 @@ fn target(profile: &ProviderProfile, options: &ServiceOptions) -> Target {
 
 /// Whether members of the provider can be pods as well as nodes.
 fn chooses_target(profile: &ProviderProfile) -> bool {
-    matches!(
-        (profile.support)(OptionId::TargetType),
-        Support::Supported
-    )
+    matches!((profile.support)(OptionId::TargetType), Support::Supported)
 }
 
 /// Asks the provider about everything that the user asks for.
@@ -215,10 +212,11 @@ fn validate_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mu
         let target = reading.options.target_type.as_ref();
         let as_ever = given.option == OptionId::TargetType
             && target.is_some_and(|it| it.value == scene.profile.target);
-        let asks = !as_ever && !matches!(
-            given.value.trim(),
-            "off" | "none" | "false" | "stream" | "-1"
-        );
+        let asks = !as_ever
+            && !matches!(
+                given.value.trim(),
+                "off" | "none" | "false" | "stream" | "-1"
+            );
         if asks {
             let reason = validate_support(scene.profile, given.option);
             findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));

@@ -35,6 +35,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) body_limit: usize,
     /// Members are added and taken out one by one.
     pub(crate) serial: bool,
+    /// Batches follow each other with pauses.
+    pub(crate) paced: bool,
 }
 
 /// The members that are wanted against those that are there.
@@ -108,6 +110,7 @@ impl Writer<'_> {
             members,
             additive,
             leaves,
+            paced: self.paced,
         }
     }
 
@@ -247,8 +250,10 @@ pub(crate) fn predecessors<'a>(
     wanted: &'a WantedPool,
     there: &'a [Member],
 ) -> impl Iterator<Item = &'a Member> {
-    let is_wanted = move |it: &Member| key_of(it).is_some_and(|key| wanted.members.contains_key(&key));
-    let replaced = !there.iter().any(is_wanted);
+    let is_wanted = |it: &Member| key_of(it).is_some_and(|key| wanted.members.contains_key(&key));
+    let addresses: HashSet<IpAddr> = wanted.members.keys().map(|(address, _)| *address).collect();
+    let mut known = there.iter().filter_map(|it| it.address);
+    let replaced = !known.any(|address| addresses.contains(&address));
     there.iter().filter(move |it| {
         let other = if it.name.is_empty() {
             replaced
@@ -284,11 +289,7 @@ fn with_predecessors<'a>(wanted: &'a WantedPool, there: &[Member]) -> Cow<'a, Wa
 
 /// What the members of a pool are called in reasons.
 fn kind(wanted: &WantedPool) -> &'static str {
-    if wanted.pods {
-        "pods"
-    } else {
-        "nodes"
-    }
+    if wanted.pods { "pods" } else { "nodes" }
 }
 
 /// For providers that take no batches. Members are identified by address and port alone, as they
@@ -296,7 +297,10 @@ fn kind(wanted: &WantedPool) -> &'static str {
 fn one_by_one(writer: Writer<'_>, wanted: &WantedPool, there: &[Member], plan: &mut Plan<Step>) {
     for (key, member) in &wanted.members {
         let address = &key.0;
-        let mut same = there.iter().filter(|it| key_of(it) == Some(*key)).peekable();
+        let mut same = there
+            .iter()
+            .filter(|it| key_of(it) == Some(*key))
+            .peekable();
         if same.peek().is_some() {
             if same.any(|it| stays(it, member) && weighs_otherwise(it, member)) {
                 let step = writer.update(*address, member.port, weighing(member));

@@ -189,7 +189,8 @@ impl OpenStack {
         if spec.target == MemberKind::Pod {
             let mut spec = spec.clone();
             pods::keep_family(&mut spec, choice.family(), features);
-            let balancers = self.balancers_beside(balancer).await;
+            let mut balancers = self.balancers_beside(balancer).await;
+            balancers.extend(&spec.address.held);
             let barred = pods::leave_out(&mut spec, &balancers);
             let notice = barred.map(|reason| ("MemberNotAllowed", reason));
             return Ok((Cow::Owned(spec), notice));

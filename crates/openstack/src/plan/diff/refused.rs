@@ -127,7 +127,7 @@ impl Diff<'_> {
         }
         let wanted = as_there(&wanted.pool, there);
         let mut changes = Plan::default();
-        members::plan(self.writer(&pool.id), &wanted, there, &mut changes);
+        members::plan(self.writer(&pool.id, &wanted), &wanted, there, &mut changes);
         changes
     }
 

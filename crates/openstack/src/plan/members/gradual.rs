@@ -18,8 +18,7 @@ pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Pla
     let find = |key: &MemberKey| compared.find(key);
     let (wanted, gone) = (compared.wanted, &compared.gone);
     let members = || wanted.members.iter();
-    let (staying, coming): (Vec<_>, Vec<_>) =
-        members().partition(|(key, _)| find(key).is_some());
+    let (staying, coming): (Vec<_>, Vec<_>) = members().partition(|(key, _)| find(key).is_some());
     let both: Vec<_> = staying
         .iter()
         .filter_map(|(key, member)| Some((*key, *member, find(key)?)))
