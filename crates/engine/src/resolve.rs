@@ -106,8 +106,8 @@ fn resolve_version(
     }
     let reading = dialect::read(&service.annotations, &service.ports, &profile.vocabulary);
     let mut findings = Findings::new(service, reading.reasons.clone());
-    findings.extend(service.faults.iter().cloned());
-    findings.extend(reading.extension_reasons.iter().cloned());
+    let faults = service.faults.iter().chain(&reading.extension_reasons);
+    findings.extend(faults.cloned());
     let scene = ResolveContext {
         service,
         world,

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::dialect::Extensions;
 use crate::id::{ServiceKey, Uid};
 use crate::listener::{Listener, ListenerKey};
-use crate::provider::Target;
 use crate::reason::Reason;
 use crate::rows::{Family, FamilyPolicy};
+use crate::target::Target;
 
 /// The spec for one Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::dialect::{NodeSelector, PortOptions, Vocabulary};
 use crate::happening::Happening;
@@ -23,6 +23,7 @@ use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
 use crate::rows::{PoolRow, ResourceKind, ResourceProblem, ResourceRow};
 use crate::status::{HELD_ADDRESSES, IngressAddress};
+pub use crate::target::Target;
 use crate::view::{ListenerView, PoolView};
 
 /// Something that makes load balancers.
@@ -301,17 +302,6 @@ pub enum Support {
         /// Why.
         why: &'static str,
     },
-}
-
-/// Where members point.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Target {
-    /// Pod addresses and target ports.
-    #[default]
-    Pod,
-    /// Node addresses and NodePorts.
-    Node,
 }
 
 // === impl ProviderProfile ===

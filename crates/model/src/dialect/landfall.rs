@@ -11,8 +11,8 @@ use super::value::{self, A_DAY};
 use super::{Dialect, DialectId, Effect, OptionRow, join};
 use crate::listener::{Algorithm, ProxyProtocol};
 use crate::option::OptionId;
-use crate::provider::Target;
 use crate::reason::Severity;
+use crate::target::Target;
 
 /// The portable dialect.
 pub(super) static DIALECT: Dialect = Dialect {

@@ -13,8 +13,8 @@ use super::given::Given;
 use super::nodes::NodeSelector;
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, Redirect, StatusCodes, TlsVersion};
 use crate::protection::Rate;
-use crate::provider::Target;
 use crate::rows::ServicePort;
+use crate::target::Target;
 
 /// Everything that annotations say about a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -59,34 +59,21 @@ impl OpenStack {
         let Goal::Exists(target) = &have.goal else {
             return Ok(None);
         };
-        let manages = self.settings.conf.manage_security_groups;
+        let of_nodes = self.settings.conf.manage_security_groups;
         // What lets load balancers through to pods is the operator's.
-        let managed = manages && spec.target == MemberKind::Node;
-        let groups = if manages {
+        let managed = of_nodes && spec.target == MemberKind::Node;
+        let groups = if of_nodes {
             self.all_groups(ago(FRESH)).await?
         } else {
             self.left_groups().await?
         };
-        let own_there = groups.iter().find(|it| it.name == have.names.group);
-        let shared = shared_group(&self.settings.cluster);
         if !managed {
-            let mut view = GroupView {
-                own: true,
-                name: have.names.group.clone(),
-                group: own_there.cloned(),
-                shared: groups.iter().find(|it| it.name == shared).cloned(),
-                former: self.former_groups(&have.names, &groups).await?,
-                frozen: manages && may_have_nodes(target, have),
-                ..GroupView::default()
-            };
-            if manages && !view.frozen {
-                self.memory().guarded.remove(have.names.rule_uid());
-            }
-            self.find_leaving(&mut view, &[]).await?;
-            let some = view.group.is_some() || view.shared.is_some() || !view.former.is_empty();
-            return Ok(some.then_some(view));
+            let frozen = of_nodes && may_have_nodes(target, have);
+            return self.unmanaged_view(have, &groups, frozen).await;
         }
-        let own = self.settings.groups == Groups::PerService || own_there.is_some();
+        let own_there = groups.iter().any(|it| it.name == have.names.group);
+        let shared = shared_group(&self.settings.cluster);
+        let own = self.settings.groups == Groups::PerService || own_there;
         let balancer = match &have.found {
             Found::One { balancer, .. } => Some(balancer),
             _ => None,
@@ -132,6 +119,32 @@ impl OpenStack {
         view.publishes_first = self.publishes_first(spec, have, &view);
         view.exposed = exposed(spec, target, &view, &groups).filter(|_| ovn);
         Ok(Some(view))
+    }
+
+    /// What a Service has of groups that shall have nothing in them; `None`: nothing.
+    async fn unmanaged_view(
+        &self,
+        have: &Observed,
+        groups: &[SecurityGroup],
+        frozen: bool,
+    ) -> Result<Option<GroupView>, ObserveError> {
+        let shared = shared_group(&self.settings.cluster);
+        let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
+        let mut view = GroupView {
+            own: true,
+            name: have.names.group.clone(),
+            group: find(&have.names.group),
+            shared: find(&shared),
+            former: self.former_groups(&have.names, groups).await?,
+            frozen,
+            ..GroupView::default()
+        };
+        if !frozen {
+            self.memory().guarded.remove(have.names.rule_uid());
+        }
+        self.find_leaving(&mut view, &[]).await?;
+        let some = view.group.is_some() || view.shared.is_some() || !view.former.is_empty();
+        Ok(some.then_some(view))
     }
 
     /// The ports of the nodes, by server and address.

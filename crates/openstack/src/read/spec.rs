@@ -57,9 +57,8 @@ impl OpenStack {
             self.complete_choice(&mut choice, spec, &found, place)
                 .await?,
         );
-        let (spec, left_out) = self
-            .with_reachable_members(spec, &choice, features, balancer.as_ref())
-            .await?;
+        let reachable = self.with_reachable_members(spec, &choice, &found, features);
+        let (spec, left_out) = reachable.await?;
         notices.extend(left_out);
         let certificates = self.read_certificates(intent, Some(&*spec), &names).await;
         let basis = Basis {
@@ -183,13 +182,13 @@ impl OpenStack {
         &self,
         spec: &'a LoadBalancerSpec,
         choice: &Choice,
+        found: &Found,
         features: Features,
-        balancer: Option<&LoadBalancer>,
     ) -> Result<(Cow<'a, LoadBalancerSpec>, Option<Notice>), ObserveError> {
         if spec.target == MemberKind::Pod {
             let mut spec = spec.clone();
             pods::keep_family(&mut spec, choice.family(), features);
-            let mut balancers = self.balancers_beside(balancer).await;
+            let mut balancers = self.balancers_beside(found.balancer()).await;
             balancers.extend(&spec.address.held);
             let barred = pods::leave_out(&mut spec, &balancers);
             let notice = barred.map(|reason| ("MemberNotAllowed", reason));
