@@ -1,17 +1,19 @@
 //! The claims of all Services: what each holds, gave up, or would get.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use landfall_ipam::{Allocator, Proposal, Refusal, Request};
-use landfall_model::intent::{Claim, Intent};
+use landfall_ipam::{Allocator, Proposal, Refusal, Request, Restore, Terms};
+use landfall_model::intent::{Claim, Intent, LoadBalancerSpec};
 use landfall_model::provider::{Applied, ProviderError, Published};
 use landfall_model::rows::{Cooling, PoolRow, ResourceProblem};
 use landfall_model::{ServiceKey, Uid};
 
-use crate::request::{request, restore};
+use crate::parts;
+use crate::request::request;
 use crate::step::AddressStep;
 
 /// Claims and pools. A clone is independent: a dry run works on one.
@@ -24,6 +26,8 @@ pub struct Addressing {
     contested: BTreeMap<IpAddr, BTreeSet<Uid>>,
     /// Services whose record may name other addresses than they hold.
     unrecorded: BTreeSet<Uid>,
+    /// Services that have, or had, several addresses of a family.
+    several: BTreeSet<Uid>,
     /// Until when addresses that were given up are given to no other Service.
     cooling: BTreeMap<IpAddr, Instant>,
     /// Whether a source may hide pools.
@@ -45,9 +49,21 @@ pub struct Holdings {
     pub unrecorded: bool,
     /// The allocator's answer, for Services that want an address.
     pub answer: Option<Answer>,
+    /// What it holds beside what the answer is about: before that, and after it.
+    pub others: (Vec<IpAddr>, Vec<IpAddr>),
+    /// The part of its claim that it does not want any more.
+    pub(crate) ended: Option<Uid>,
     /// Addresses that it shares with Services of other namespaces although their pool does not
     /// allow that any more.
     pub shared_by_exception: Vec<IpAddr>,
+}
+
+/// A part of a claim: at most one address of each family.
+#[derive(Debug)]
+struct Part {
+    uid: Uid,
+    held: Vec<IpAddr>,
+    terms: Option<Terms>,
 }
 
 /// A request to the allocator and its answer.
@@ -67,34 +83,118 @@ impl Addressing {
     /// Returns what a Service holds, and what the allocator would assign to it.
     pub fn observe(&self, want: &Intent) -> Holdings {
         let uid = &want.uid;
-        let claim = self.allocator.held(uid);
         // Nothing of a Service that is not served here is released.
         let foreign = want.load_balancer.is_none() && self.foreign.contains_key(uid);
-        let held = claim.filter(|_| !foreign);
-        let held = held.map(|claim| claim.addresses.iter().collect());
-        let terms = claim.map(|claim| claim.claimant.terms.clone());
-        let answer = want.load_balancer.as_ref().map(|spec| {
-            let (request, outcome) = match request(want, spec) {
-                Ok(request) => {
-                    let outcome = self.allocator.propose(&request);
-                    (Some(request), outcome)
-                }
-                Err(refusal) => (None, Err(refusal)),
-            };
-            let wanted = request.as_ref().map(|request| &request.claimant.terms);
-            Answer {
-                terms_changed: wanted.is_some() && terms.is_some() && terms.as_ref() != wanted,
-                request,
-                outcome,
+        let parts: Vec<Part> = self.parts(uid).map(|uid| self.part(uid)).collect();
+        let spec = want.load_balancer.as_ref();
+        let decision = spec.map(|spec| self.decide(want, spec, &parts));
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let (number, answer, ended) = decision.unwrap_or_default();
+        for (place, part) in parts.iter().enumerate() {
+            match place.cmp(&number) {
+                Ordering::Less => before.extend(&part.held),
+                Ordering::Equal => {}
+                Ordering::Greater => after.extend(&part.held),
             }
-        });
+        }
+        let held = parts.iter().flat_map(|part| part.held.iter().copied());
         Holdings {
-            held: held.unwrap_or_default(),
-            leaving: self.allocator.leaving(uid),
+            held: held.filter(|_| !foreign).collect(),
+            leaving: self.leaving(uid),
             unrecorded: self.unrecorded.contains(uid),
             answer,
-            shared_by_exception: self.allocator.shared_by_exception(uid),
+            others: (before, after),
+            ended,
+            shared_by_exception: self
+                .parts(uid)
+                .flat_map(|part| self.allocator.shared_by_exception(&part))
+                .collect(),
         }
+    }
+
+    /// Decides about the first part of a claim that is to change, or else about the first one, so
+    /// that no two parts are promised one address. Returns its number, the answer, and the part
+    /// that is not wanted any more if that is what changes.
+    fn decide(
+        &self,
+        want: &Intent,
+        spec: &LoadBalancerSpec,
+        parts: &[Part],
+    ) -> (usize, Option<Answer>, Option<Uid>) {
+        let first = self.answer(want, spec, 0, parts);
+        let count = usize::from(spec.address.count.max(1));
+        if first.changes() {
+            return (0, Some(first), None);
+        }
+        for number in 1..count {
+            let answer = self.answer(want, spec, number, parts);
+            if answer.changes() {
+                return (number, Some(answer), None);
+            }
+        }
+        let ended = parts.iter().enumerate().skip(count);
+        let ended = ended.rev().find(|(_, part)| !part.held.is_empty());
+        match ended {
+            Some((number, part)) => (number, Some(first), Some(part.uid.clone())),
+            None => (0, Some(first), None),
+        }
+    }
+
+    /// Asks the allocator for one part. Further ones are of the pool of the first one.
+    fn answer(
+        &self,
+        want: &Intent,
+        spec: &LoadBalancerSpec,
+        number: usize,
+        parts: &[Part],
+    ) -> Answer {
+        let (request, outcome) = match request(want, spec) {
+            Ok(mut request) => {
+                if number > 0 {
+                    let claimant = Arc::make_mut(&mut request.claimant);
+                    claimant.uid = parts::part(&want.uid, number);
+                    let first = self.allocator.held(&want.uid);
+                    request.pool = first.and_then(|it| it.pool.clone()).or(request.pool);
+                }
+                let outcome = self.allocator.propose(&request);
+                (Some(request), outcome)
+            }
+            Err(refusal) => (None, Err(refusal)),
+        };
+        let terms = parts.get(number).and_then(|part| part.terms.as_ref());
+        let wanted = request.as_ref().map(|request| &request.claimant.terms);
+        Answer {
+            terms_changed: wanted.is_some() && terms.is_some() && terms != wanted,
+            request,
+            outcome,
+        }
+    }
+
+    fn part(&self, uid: Uid) -> Part {
+        let claim = self.allocator.held(&uid);
+        Part {
+            held: claim.map_or_else(Vec::new, |claim| claim.addresses.iter().collect()),
+            terms: claim.map(|claim| claim.claimant.terms.clone()),
+            uid,
+        }
+    }
+
+    /// The identities under which a Service may hold something.
+    fn parts<'a>(&self, service: &'a Uid) -> impl Iterator<Item = Uid> + use<'a> {
+        let several = self.several.contains(service);
+        let most = if several { usize::MAX } else { 1 };
+        parts::all(service).take(most)
+    }
+
+    /// The addresses that a Service gave up and that are still reserved.
+    fn leaving(&self, service: &Uid) -> Vec<IpAddr> {
+        let parts = self.parts(service);
+        parts.flat_map(|part| self.allocator.leaving(&part)).collect()
+    }
+
+    fn holds(&self, service: &Uid) -> Vec<IpAddr> {
+        let parts = self.parts(service).map(|uid| self.part(uid));
+        parts.flat_map(|part| part.held).collect()
     }
 
     /// Lets addresses be given out again whose time is over.
@@ -133,7 +233,7 @@ impl Addressing {
             return BTreeSet::new();
         }
         let taken = self.allocator.taken();
-        let ours = taken.filter(|(uid, _)| !self.foreign.contains_key(*uid));
+        let ours = taken.filter(|(uid, _)| !self.foreign.contains_key(&parts::service_of(uid)));
         ours.map(|(_, address)| address).filter(keeps).collect()
     }
 
@@ -173,15 +273,22 @@ impl Addressing {
     )]
     pub fn apply(&mut self, step: &AddressStep, now: Instant) -> Result<Applied, ProviderError> {
         match step {
-            AddressStep::Claim { grant, publish, .. } => {
+            AddressStep::Claim {
+                uid,
+                grant,
+                publish,
+                ..
+            } => {
                 let (request, proposal) = &**grant;
-                let uid = &request.claimant.uid;
-                let held = |all: &Self| all.allocator.held(uid).map(|claim| claim.addresses);
-                let before = held(self);
+                let part = &request.claimant.uid;
+                let before = self.part(part.clone()).held;
                 self.allocator
                     .claim(request, proposal)
                     .map_err(|refusal| ProviderError::outdated(refusal.reason()))?;
-                if held(self) != before {
+                if part != uid {
+                    self.several.insert(uid.clone());
+                }
+                if self.part(part.clone()).held != before {
                     self.unrecorded.insert(uid.clone());
                 }
                 Ok(if self.unrecorded.contains(uid) {
@@ -189,6 +296,13 @@ impl Addressing {
                 } else {
                     Applied::Done
                 })
+            }
+            AddressStep::Reduce {
+                uid, part, publish, ..
+            } => {
+                self.allocator.retire(part);
+                self.unrecorded.insert(uid.clone());
+                Ok(Applied::Addressed(publish.clone()))
             }
             AddressStep::Record { publish, .. } => Ok(Applied::Addressed(publish.clone())),
             AddressStep::Withdraw { uid, .. } => {
@@ -204,12 +318,12 @@ impl Addressing {
 
     /// Restores claims from the record, before anything is assigned to another Service.
     pub fn restore_claims(&mut self, claims: &[Claim]) {
+        let mut restored = Vec::new();
         for claim in claims {
             self.foreign.remove(&claim.uid);
+            restored.extend(self.split(claim));
         }
-        let refused = self
-            .allocator
-            .restore_all(claims.iter().map(restore).collect());
+        let refused = self.allocator.restore_all(restored);
         for (claimant, refusal) in refused {
             tracing::warn!(
                 service = %claimant.service,
@@ -223,9 +337,12 @@ impl Addressing {
     /// it has ended.
     pub fn set_foreign_claim(&mut self, claimant: &Uid, claim: Option<&Claim>) {
         if self.foreign.remove(claimant).is_some() {
-            let released = self.allocator.release(claimant);
-            let released = released.into_iter().flat_map(|it| it.addresses.iter());
-            let released: Vec<IpAddr> = released.collect();
+            let mut released = Vec::new();
+            for part in self.parts(claimant) {
+                let claim = self.allocator.release(&part);
+                released.extend(claim.into_iter().flat_map(|it| it.addresses.iter()));
+            }
+            self.several.remove(claimant);
             self.reserve_contested(&released);
         }
         if let Some(claim) = claim {
@@ -237,19 +354,27 @@ impl Addressing {
     /// Reserves what such a Service claims. What a Service of this process holds stays its own
     /// until it gives it up.
     fn reserve_foreign(&mut self, claimant: &Uid) {
-        let Some(claim) = self.foreign.get(claimant) else {
+        let Some(claim) = self.foreign.get(claimant).cloned() else {
             return;
         };
-        self.allocator.restore(&restore(claim));
-        let held = self.allocator.held(claimant).map(|it| it.addresses);
-        let missing = claim
-            .addresses
-            .iter()
-            .filter(|address| !held.is_some_and(|held| held.contains(**address)));
-        for address in missing {
-            let contested = self.contested.entry(*address).or_default();
+        for part in self.split(&claim) {
+            self.allocator.restore(&part);
+        }
+        let held = self.holds(claimant);
+        let addresses = claim.addresses.iter().map(IpAddr::to_canonical);
+        for address in addresses.filter(|address| !held.contains(address)) {
+            let contested = self.contested.entry(address).or_default();
             contested.insert(claimant.clone());
         }
+    }
+
+    /// Splits a claim into its parts, and notes that there are several.
+    fn split(&mut self, claim: &Claim) -> Vec<Restore> {
+        let parts = parts::split(claim);
+        if parts.len() > 1 {
+            self.several.insert(claim.uid.clone());
+        }
+        parts
     }
 
     /// Reserves addresses that have been released for those that claimed them meanwhile.
@@ -268,7 +393,7 @@ impl Addressing {
 
     /// Notes that no record names what a Service gave up.
     pub fn on_forgotten(&mut self, service: &Uid, now: Instant) {
-        if self.allocator.held(service).is_none() {
+        if self.holds(service).is_empty() {
             self.unrecorded.remove(service);
             self.free(service, now);
         }
@@ -281,21 +406,25 @@ impl Addressing {
         self.foreign.clear();
         self.contested.clear();
         self.unrecorded.clear();
+        self.several.clear();
     }
 
     /// Ends the claim of a Service. Its addresses stay reserved until that is on record.
     fn withdraw(&mut self, service: &Uid) {
-        if self.allocator.held(service).is_some() {
-            self.allocator.retire(service);
-            self.unrecorded.insert(service.clone());
+        if self.holds(service).is_empty() {
+            return;
         }
+        for part in self.parts(service) {
+            self.allocator.retire(&part);
+        }
+        self.unrecorded.insert(service.clone());
     }
 
     /// Releases what a Service gave up, and its claim, if these are addresses of that. They stay
     /// reserved until no record names them.
     fn release(&mut self, service: &Uid, addresses: &[IpAddr], now: Instant) {
-        let claim = self.allocator.held(service);
-        if claim.is_some_and(|claim| claim.addresses.iter().all(|it| addresses.contains(&it))) {
+        let held = self.holds(service);
+        if !held.is_empty() && held.iter().all(|it| addresses.contains(it)) {
             self.withdraw(service);
         }
         if !self.unrecorded.contains(service) {
@@ -305,14 +434,30 @@ impl Addressing {
 
     /// Frees what a Service gave up, at once or after the time that its pool says.
     fn free(&mut self, service: &Uid, now: Instant) {
-        let left = self.allocator.leaving(service);
-        for (address, time) in self.allocator.free(service) {
-            // A time beyond what the clock can say does not end in this process.
-            if let Some(until) = now.checked_add(time) {
-                self.cooling.insert(address, until);
+        let left = self.leaving(service);
+        for part in self.parts(service) {
+            for (address, time) in self.allocator.free(&part) {
+                // A time beyond what the clock can say does not end in this process.
+                if let Some(until) = now.checked_add(time) {
+                    self.cooling.insert(address, until);
+                }
             }
         }
+        let further = self.parts(service).skip(1);
+        if further.into_iter().all(|part| self.allocator.held(&part).is_none()) {
+            self.several.remove(service);
+        }
         self.reserve_contested(&left);
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Whether what the Service holds of this part is not what it shall hold.
+    fn changes(&self) -> bool {
+        let keeps = |proposal: &Proposal| !proposal.changes_addresses();
+        self.terms_changed || !self.outcome.as_ref().is_ok_and(keeps)
     }
 }
 

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod addressing;
+mod parts;
 mod plan;
 mod pools;
 mod request;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_ipam::Decision;
+use landfall_model::Uid;
 use landfall_model::intent::Intent;
 use landfall_model::plan::Planned;
 use landfall_model::provider::Published;
@@ -99,6 +100,10 @@ fn change(
     let Some(answer) = &have.answer else {
         return record(have.held.clone());
     };
+    if let Some(part) = &have.ended {
+        let because = "fewer addresses are wanted";
+        return Ok(reduce(want, have, part, because.to_owned(), publish));
+    }
     let proposal = match &answer.outcome {
         Ok(proposal) => proposal,
         // A refused change keeps what is held and in use. What was given up is cleared away first.
@@ -107,13 +112,22 @@ fn change(
         }
         Err(refusal) => return Err(vec![refusal_reason(want, refusal)]),
     };
-    let addresses: Vec<IpAddr> = proposal.addresses.iter().collect();
+    let (before, after) = &have.others;
+    let granted = proposal.addresses.iter();
+    let addresses: Vec<IpAddr> = before.iter().copied().chain(granted).collect();
+    let addresses = [addresses, after.clone()].concat();
     let because = match &proposal.decision {
         Decision::Keep if !answer.terms_changed => return record(addresses),
         Decision::Keep => "its ports or its sharing key changed".to_owned(),
-        Decision::Claim => "it has no address yet".to_owned(),
+        Decision::Claim if have.held.is_empty() => "it has no address yet".to_owned(),
+        Decision::Claim => "more addresses are wanted".to_owned(),
         Decision::Gain { .. } => "it gets the missing family".to_owned(),
         Decision::Drop { why, .. } | Decision::Move { why, .. } => why.to_string(),
+        Decision::GiveUp { why, .. } if !addresses.is_empty() => {
+            let part = answer.request.as_ref().map(|it| &it.claimant.uid);
+            let part = part.unwrap_or(&want.uid);
+            return Ok(reduce(want, have, part, why.to_string(), publish));
+        }
         Decision::GiveUp { why, .. } => {
             let addresses_held = have.held.clone();
             let step = AddressStep::Withdraw {
@@ -141,6 +155,25 @@ fn change(
         }
     });
     Ok((addresses, step))
+}
+
+/// Ends one part of a claim, and keeps the others.
+fn reduce(
+    want: &Intent,
+    have: &Holdings,
+    part: &Uid,
+    because: String,
+    publish: impl Fn(&[IpAddr]) -> Published,
+) -> Change {
+    let (before, after) = &have.others;
+    let addresses = [&before[..], after].concat();
+    let step = AddressStep::Reduce {
+        uid: want.uid.clone(),
+        publish: publish(&addresses),
+        addresses: addresses.clone(),
+        part: part.clone(),
+    };
+    (addresses, Some(planned(step, because)))
 }
 
 fn release(want: &Intent, addresses: Vec<IpAddr>, because: &str) -> Option<Planned<AddressStep>> {

@@ -42,6 +42,19 @@ pub enum AddressStep {
         #[serde(skip)]
         publish: Published,
     },
+    /// Ends a part of the claim of a Service that keeps others, and records what is left.
+    Reduce {
+        /// Identity of the Service.
+        uid: Uid,
+        /// What it holds from then on.
+        addresses: Vec<IpAddr>,
+        /// What is recorded before the next step.
+        #[serde(skip)]
+        publish: Published,
+        /// The part, as the allocator knows it.
+        #[serde(skip)]
+        part: Uid,
+    },
     /// Ends the claim of a Service that can't keep its addresses, and records that.
     Withdraw {
         /// Identity of the Service.
@@ -64,6 +77,7 @@ impl AddressStep {
         match self {
             Self::Claim { uid, .. }
             | Self::Record { uid, .. }
+            | Self::Reduce { uid, .. }
             | Self::Withdraw { uid, .. }
             | Self::Release { uid, .. } => uid,
         }
@@ -75,6 +89,7 @@ impl ProviderStep for AddressStep {
         match self {
             Self::Claim { .. } => "claim",
             Self::Record { .. } => "record",
+            Self::Reduce { .. } => "reduce",
             Self::Withdraw { .. } => "withdraw",
             Self::Release { .. } => "release",
         }
@@ -91,6 +106,7 @@ impl fmt::Display for AddressStep {
                 f.write_str("record that it has no address")
             }
             Self::Record { addresses, .. } => write!(f, "record {}", list(addresses)),
+            Self::Reduce { addresses, .. } => write!(f, "keep {} alone", list(addresses)),
             Self::Withdraw { addresses, .. } => write!(f, "withdraw {}", list(addresses)),
             Self::Release { addresses, .. } => write!(f, "release {}", list(addresses)),
         }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,25 @@ impl Site {
         let again = self.plan(want).map(|it| texts(&it));
         assert_eq!(again, Ok(Vec::new()), "planned twice");
         Ok(texts(&steps))
+    }
+
+    /// The same with as many plans as it takes: each changes one part of a claim.
+    fn converge(&mut self, want: &Intent) -> Vec<String> {
+        let mut done = Vec::new();
+        loop {
+            let steps = self.plan(want).expect("it has an address, or gets one");
+            if steps.is_empty() {
+                return done;
+            }
+            for planned in &steps {
+                let applied = self.0.apply(&planned.step, Instant::now());
+                if let Applied::Addressed(_) = applied.expect("no other Service claims") {
+                    self.0.on_recorded(&want.uid);
+                }
+            }
+            done.extend(texts(&steps));
+            assert!(done.len() < 100, "{done:?}");
+        }
     }
 
     fn held(&self, want: &Intent) -> Vec<String> {
@@ -224,6 +244,103 @@ fn two_services_with_a_sharing_key_share_an_address() {
     assert_eq!(site.settle(&sharing("b", 82)).unwrap(), [step]);
     site.settle(&sharing("b", 80)).unwrap();
     assert_ne!(site.held(&a), site.held(&b));
+}
+
+fn several(name: &str, count: &str) -> Intent {
+    let service = svc(name).port(80);
+    spec(&service.annotated("landfall.dev/address-count", count).row())
+}
+
+#[test]
+fn a_service_gets_as_many_addresses_of_each_family_as_it_wants() {
+    let mut site = Site::with(&["192.0.2.0/29", "2001:db8::1-2001:db8::9"]);
+    let both = svc("web")
+        .port(80)
+        .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack);
+    let counted = |count: &str| {
+        let row = both.clone().annotated("landfall.dev/address-count", count);
+        spec(&row.row())
+    };
+    let three = counted("3");
+    assert_eq!(
+        site.converge(&three),
+        [
+            "claim 192.0.2.0, 2001:db8::1 from pool default",
+            "claim 192.0.2.0, 2001:db8::1, 192.0.2.1, 2001:db8::2 from pool default",
+            "claim 192.0.2.0, 2001:db8::1, 192.0.2.1, 2001:db8::2, 192.0.2.2, 2001:db8::3 from \
+             pool default",
+        ]
+    );
+    let held = site.held(&three);
+    assert_eq!(held.len(), 6);
+
+    // Fewer: those that go are free once no record names them.
+    let one = counted("1");
+    let steps = site.converge(&one);
+    assert_eq!(steps[0], "keep 192.0.2.0, 2001:db8::1, 192.0.2.1, 2001:db8::2 alone");
+    assert_eq!(site.held(&one), held[..2]);
+    let other = several("other", "2");
+    site.converge(&other);
+    assert_eq!(site.held(&other), ["192.0.2.1", "192.0.2.2"]);
+    for planned in site.plan(&removal(&web("other"))).unwrap() {
+        site.0.apply(&planned.step, Instant::now()).unwrap();
+    }
+    site.0.on_forgotten(&other.uid, Instant::now());
+    assert_eq!(site.held(&other), NOTHING);
+    site.converge(&three);
+    assert_eq!(site.held(&three), held);
+}
+
+#[test]
+fn several_addresses_of_a_family_are_kept_over_a_restart() {
+    let mut site = Site::with(&["192.0.2.0/29"]);
+    let want = several("web", "3");
+    let mut claim = claim_of(&web("web"), "192.0.2.5");
+    claim.addresses.extend(["192.0.2.3", "192.0.2.4"].map(|it| it.parse::<IpAddr>().unwrap()));
+    site.0.restore_claims(&[claim]);
+    assert_eq!(site.converge(&want), NOTHING);
+    assert_eq!(site.held(&want), ["192.0.2.5", "192.0.2.3", "192.0.2.4"]);
+    let others: Vec<String> = (0..5)
+        .flat_map(|number| {
+            let want = spec(&web(&format!("other-{number}")));
+            site.converge(&want);
+            site.held(&want)
+        })
+        .collect();
+    assert!(!others.iter().any(|it| site.held(&want).contains(it)), "{others:?}");
+}
+
+#[test]
+fn where_there_are_fewer_addresses_a_service_has_those_and_says_what_is_missing() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.3"]);
+    site.converge(&spec(&web("other")));
+    let want = several("web", "3");
+    site.converge(&want);
+    assert_eq!(site.held(&want), ["192.0.2.2", "192.0.2.3"]);
+    assert_eq!(site.remarks(&want), [(Code::PoolExhausted, Severity::Error)]);
+    for planned in site.plan(&removal(&web("other"))).unwrap() {
+        site.0.apply(&planned.step, Instant::now()).unwrap();
+    }
+    site.0.on_forgotten(&web("other").uid, Instant::now());
+    site.converge(&want);
+    assert_eq!(site.held(&want), ["192.0.2.2", "192.0.2.3", "192.0.2.1"]);
+    assert_eq!(site.remarks(&want), []);
+}
+
+#[test]
+fn what_others_publish_is_reserved_also_where_it_is_several_addresses_of_a_family() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.4"]);
+    let theirs = web("theirs");
+    let mut claim = claim_of(&theirs, "192.0.2.2");
+    claim.addresses.push("192.0.2.1".parse().unwrap());
+    site.0.set_foreign_claim(&theirs.uid, Some(&claim));
+    let want = several("web", "2");
+    site.converge(&want);
+    assert_eq!(site.held(&want), ["192.0.2.3", "192.0.2.4"]);
+    site.0.set_foreign_claim(&theirs.uid, None);
+    let other = several("other", "2");
+    site.converge(&other);
+    assert_eq!(site.held(&other), ["192.0.2.1", "192.0.2.2"]);
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub(super) fn spec(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> A
         }
         None => (Vec::new(), String::new()),
     };
+    let count = count(scene, &requested, findings);
     let namespace = service.key.namespace();
     let mut namespace_labels = scene
         .world
@@ -55,10 +56,33 @@ pub(super) fn spec(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> A
         requested,
         requested_by,
         pool: text(&scene.options.address_pool),
+        count,
         sharing_key: text(&scene.options.sharing_key),
         backend_key: backend_key(service),
         held: service.status.addresses().collect(),
     }
+}
+
+/// How many addresses of each family it shall have. Certain ones are counted by themselves.
+fn count(scene: &ResolveContext<'_>, requested: &[IpAddr], findings: &mut Findings<'_>) -> u8 {
+    let Some(given) = &scene.options.address_count else {
+        return 1;
+    };
+    if requested.is_empty() {
+        return given.value;
+    }
+    if given.value > 1 {
+        findings.push(
+            Reason::error(
+                Code::ConflictingOptions,
+                "certain addresses are requested, so that their number is given",
+            )
+            .at_annotation(&given.annotation)
+            .value(given.value.to_string())
+            .remedy("request no certain addresses, or remove this annotation"),
+        );
+    }
+    1
 }
 
 /// `spec.loadBalancerIP`, where it says anything.

@@ -9,6 +9,7 @@ use super::given::{Given, put};
 use super::options::{MemberProtocol, ModeChoice};
 use super::value::{self, A_DAY};
 use super::{Dialect, DialectId, Effect, OptionRow, join};
+use crate::intent::MOST_ADDRESSES;
 use crate::listener::{Algorithm, ProxyProtocol};
 use crate::option::OptionId;
 use crate::reason::Severity;
@@ -93,6 +94,19 @@ const FIRST: &[OptionRow] = &[
         summary: "Take the address from this pool only, even if the pool has `autoAssign: false`.",
         example: "public",
         effect: service!(AddressPool, address_pool, value::some_text),
+    },
+    OptionRow {
+        name: "address-count",
+        takes: "a number from 1 to 8",
+        default: "1",
+        summary: "How many addresses of each of its families the Service gets, all from one \
+                 address pool. Each is announced for itself. As many as there are, if there are \
+                 fewer.",
+        example: "2",
+        effect: service!(AddressCount, address_count, |text| value::number(
+            text,
+            1..=MOST_ADDRESSES
+        )),
     },
     OptionRow {
         name: "sharing-key",

@@ -24,6 +24,7 @@ fn a_service_that_asks_for_nothing_takes_any_address_of_its_family() {
             requested: Vec::new(),
             requested_by: String::new(),
             pool: None,
+            count: 1,
             sharing_key: None,
             backend_key: String::new(),
             held: vec![ip("192.0.2.7")],
