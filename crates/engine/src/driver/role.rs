@@ -66,10 +66,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if before.is_some() {
             self.invalidate_caches(before != Some(term));
         }
-        if before != Some(term) {
-            self.restore_claims();
-        } else {
+        if before == Some(term) {
             self.follow_all_foreign();
+        } else {
+            self.restore_claims();
         }
         self.push_all();
         // Also what is gone meanwhile.

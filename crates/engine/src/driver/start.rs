@@ -137,7 +137,7 @@ pub(super) fn slots<P: Provider, R: Report>(
 /// that it is for; `None`: of several, perhaps.
 pub(super) fn lane(
     key: &ServiceKey,
-    tracked: &HashMap<ServiceKey, Tracked>,
+    tracked: &HashMap<ServiceKey, Box<Tracked>>,
     world: &World,
     classes: &Classes,
 ) -> Option<InstanceId> {
