@@ -30,6 +30,9 @@ pub struct SourceConfig {
     pub longest_silence: Duration,
     /// From one look to the next for a kind that does not exist or may not be read.
     pub look_again: Duration,
+    /// Whether a kind that may not be read, and never was, is waited for. Otherwise it is taken for
+    /// one without objects.
+    pub needs_access: bool,
     /// How long a Service is held back for a Secret that it has only just named.
     pub secret_timeout: Duration,
     /// After this long of failures what was known of a kind stands in for a list of it.
@@ -56,6 +59,7 @@ impl Default for SourceConfig {
             longest_watch: Duration::from_secs(600),
             longest_silence: Duration::from_secs(180),
             look_again: Duration::from_secs(60),
+            needs_access: false,
             secret_timeout: Duration::from_secs(3),
             stands_in_after: Duration::from_secs(30),
             limits: Limits::default(),

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::api::{self, APPLY, Ask, List};
+use crate::api::{self, APPLY, Ask, JSON, List};
 use crate::connect::Connection;
 use crate::error::ApiError;
 use crate::report::MANAGER;
@@ -25,9 +25,6 @@ const NODE: &str = "landfall.dev/speaker-node";
 /// What a node reports to the others.
 const REPORTS: &str = "landfall.dev/speaker-reports";
 
-/// A Lease that was not renewed for so long is of a node that is gone for good.
-const FORGET: Duration = Duration::from_secs(3_600);
-
 /// A Lease of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberLease {
@@ -35,6 +32,8 @@ pub struct MemberLease {
     pub node: String,
     /// When it renewed the Lease, by its own clock.
     pub renewed: String,
+    /// The version of the object.
+    pub version: String,
     /// What it reports to the others.
     pub metadata: Vec<u8>,
 }
@@ -55,7 +54,10 @@ struct Object {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata {
+    #[serde(default)]
+    resource_version: String,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
 }
@@ -121,10 +123,26 @@ impl MemberLeases {
     /// # Errors
     /// The API server refused or did not answer.
     pub async fn leave(&self) -> Result<(), ApiError> {
-        self.delete(&self.node).await
+        let ask = Ask {
+            method: Method::DELETE,
+            ..Ask::get(self.path_of(&self.node), "delete leases")
+        };
+        gone(self.send(ask).await)
     }
 
-    /// Returns the Leases of all nodes. Those of nodes that are gone for good are deleted.
+    /// Deletes the Lease of a node that is gone for good, unless it was renewed since it had this
+    /// version.
+    ///
+    /// # Errors
+    /// The API server refused or did not answer.
+    pub async fn forget(&self, node: &str, version: &str) -> Result<(), ApiError> {
+        let body = json!({"preconditions": {"resourceVersion": version}});
+        let path = self.path_of(node);
+        let ask = Ask::send(Method::DELETE, path, JSON, &body, "delete leases");
+        gone(self.send(ask).await)
+    }
+
+    /// Returns the Leases of all nodes.
     ///
     /// # Errors
     /// The API server refused or did not answer.
@@ -133,37 +151,17 @@ impl MemberLeases {
         let path = format!("{}?labelSelector={NODE}&resourceVersion=0", self.path());
         let ask = Ask::get(path, "list leases");
         let objects: List<Object> = api::request_json(&self.connection, ask, TIMEOUT).await?;
-        let mut leases = Vec::new();
-        for object in objects.items {
-            let Some(node) = object.spec.holder_identity else {
-                continue;
-            };
-            let renewed = object.spec.renew_time.unwrap_or_default();
-            if is_forgotten(&renewed, Timestamp::now()) {
-                // Another node may have deleted it; if not, the next read tries again.
-                let _ = self.delete(&node).await;
-                continue;
-            }
+        let leases = objects.items.into_iter().filter_map(|object| {
             let reports = object.metadata.annotations.get(REPORTS);
             let metadata = reports.and_then(|text| BASE64_STANDARD.decode(text).ok());
-            leases.push(MemberLease {
-                node,
-                renewed,
+            Some(MemberLease {
+                node: object.spec.holder_identity?,
+                renewed: object.spec.renew_time.unwrap_or_default(),
+                version: object.metadata.resource_version,
                 metadata: metadata.unwrap_or_default(),
-            });
-        }
-        Ok(leases)
-    }
-
-    async fn delete(&self, node: &str) -> Result<(), ApiError> {
-        let ask = Ask {
-            method: Method::DELETE,
-            ..Ask::get(self.path_of(node), "delete leases")
-        };
-        match self.send(ask).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
+            })
+        });
+        Ok(leases.collect())
     }
 
     async fn send(&self, ask: Ask) -> Result<(), ApiError> {
@@ -171,25 +169,10 @@ impl MemberLeases {
     }
 }
 
-/// Returns whether a Lease was renewed long ago, however the clocks of nodes differ.
-fn is_forgotten(renewed: &str, now: Timestamp) -> bool {
-    let renewed: Option<Timestamp> = renewed.parse().ok();
-    renewed.is_some_and(|renewed| {
-        let age = Duration::try_from(now.duration_since(renewed));
-        age.is_ok_and(|age| age > FORGET)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_is_forgotten_an_hour_after_its_last_renewal_and_never_for_its_clock_alone() {
-        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
-        assert!(is_forgotten("2026-01-01T10:59:59.000000Z", now));
-        assert!(!is_forgotten("2026-01-01T11:00:01.000000Z", now));
-        assert!(!is_forgotten("2026-01-01T14:00:00.000000Z", now));
-        assert!(!is_forgotten("", now));
+/// A deletion of what is gone already has succeeded.
+fn gone(deleted: Result<(), ApiError>) -> Result<(), ApiError> {
+    match deleted {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
     }
 }

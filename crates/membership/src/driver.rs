@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 use crate::machine::{Counts, Datagram, Machine, Own, OwnError, Peer, Settings};
 use crate::packet::SessionId;
 use crate::seal::Keys;
+use crate::sending::Sending;
 
 /// Room for a datagram; longer ones are none of ours.
 const DATAGRAM: usize = 2_048;
@@ -100,6 +101,7 @@ pub enum StartError {
 struct Task {
     socket: UdpSocket,
     machine: Machine,
+    sending: Sending,
     wanted: watch::Receiver<Wanted>,
     view: watch::Sender<Arc<View>>,
     counts: watch::Sender<Counts>,
@@ -152,6 +154,7 @@ impl Membership {
         let task = Task {
             socket,
             machine,
+            sending: Sending::new(config.settings.interval * 2),
             wanted: wanted_there,
             view: view_there,
             counts: counts_there,
@@ -280,10 +283,17 @@ impl Task {
     }
 
     /// Sends without waiting: what does not fit is lost, as it may be on its way.
-    fn send(&self, datagrams: &[Datagram]) {
+    fn send(&mut self, datagrams: &[Datagram]) {
+        let now = Instant::now().into_std();
         for Datagram { to, bytes } in datagrams {
-            if let Err(error) = self.socket.try_send_to(bytes, *to) {
-                debug!(%to, %error, "a datagram was not sent");
+            match self.socket.try_send_to(bytes, *to) {
+                Ok(_) => self.sending.note_sent(now),
+                Err(error) => {
+                    debug!(%to, %error, "a datagram was not sent");
+                    if self.sending.is_unable(&error, now) {
+                        self.machine.note_unsent(now);
+                    }
+                }
             }
         }
     }

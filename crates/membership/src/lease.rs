@@ -2,8 +2,8 @@
 //!
 //! Each node renews a Lease of its own, and reads those of all others. A Lease that was not renewed
 //! for its duration, by the clock of the reader, belongs to a dead node: clocks of nodes are not
-//! compared. While the Leases can't be read nothing is concluded from that, so that an API server
-//! that is away moves no address.
+//! compared. While the Leases can't be read, or the own one can't be renewed, nothing is concluded
+//! from that, so that an API server that is away or takes no writes moves no address.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use crate::driver::View;
 use crate::machine::Peer;
 
+/// A Lease that was not renewed for so long is of a node that is gone for good.
+const FORGET: Duration = Duration::from_secs(3_600);
+
 /// A Lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -20,6 +23,8 @@ pub struct Lease {
     pub node: Arc<str>,
     /// Another text after each renewal.
     pub renewed: String,
+    /// The version of the object, for its deletion.
+    pub version: String,
     /// What the node reports to the others.
     pub metadata: Arc<[u8]>,
 }
@@ -32,12 +37,16 @@ pub struct Leases {
     known: BTreeMap<Arc<str>, Known>,
     reunions: u64,
     read: Option<Instant>,
+    /// When the own Lease was renewed last.
+    own_renewed: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Known {
     lease: Lease,
     renewals: u64,
+    /// When it was first read as it is, or when renewals were possible again after that.
+    since: Instant,
     /// It is alive until then, unless it is renewed.
     until: Instant,
     is_alive: bool,
@@ -54,7 +63,13 @@ impl Leases {
             known: BTreeMap::new(),
             reunions: 0,
             read: None,
+            own_renewed: None,
         }
+    }
+
+    /// Takes note that the API server took the own Lease.
+    pub fn note_renewal(&mut self, now: Instant) {
+        self.own_renewed = Some(now);
     }
 
     /// Returns the time from one renewal to the next.
@@ -72,6 +87,9 @@ impl Leases {
         let gap = self.read.map(|read| now.saturating_duration_since(read));
         // Others could not renew, either; or this node was paused, and they took over meanwhile.
         let was_away = gap.is_some_and(|gap| gap > self.duration / 2);
+        // Where this node can't renew its Lease, others can't renew theirs.
+        let renewed = self.own_renewed.map(|at| now.saturating_duration_since(at));
+        let is_refused = renewed.is_none_or(|age| age > self.duration / 2);
         self.read = Some(now);
         let until = now + self.duration;
         let mut before = std::mem::take(&mut self.known);
@@ -80,16 +98,21 @@ impl Leases {
             let mut known = before.remove(&lease.node).unwrap_or(Known {
                 lease: lease.clone(),
                 renewals: 0,
+                since: now,
                 until,
                 is_alive: true,
             });
             if known.lease.renewed != lease.renewed {
                 has_met |= !known.is_alive;
                 known.renewals += 1;
+                known.since = now;
                 known.until = until;
                 known.is_alive = true;
-            } else if was_away && known.is_alive {
-                known.until = until;
+            } else if was_away || is_refused {
+                known.since = now;
+                if known.is_alive {
+                    known.until = until;
+                }
             }
             known.is_alive &= now < known.until;
             known.lease = lease;
@@ -97,6 +120,14 @@ impl Leases {
         }
         self.reunions += u64::from(has_met);
         self.view()
+    }
+
+    /// Returns the Leases that were not renewed for an hour by the clock of this process: those of
+    /// nodes that are gone for good.
+    pub fn forgotten(&self, now: Instant) -> Vec<Lease> {
+        let age = |known: &Known| now.saturating_duration_since(known.since);
+        let old = self.known.values().filter(|known| age(known) > FORGET);
+        old.map(|known| known.lease.clone()).collect()
     }
 
     fn view(&self) -> View {
@@ -130,7 +161,22 @@ mod tests {
         Lease {
             node: node.into(),
             renewed: renewed.to_string(),
+            version: String::new(),
             metadata: node.as_bytes().into(),
+        }
+    }
+
+    /// The Leases of all others, of a node that renews its own whenever it reads.
+    struct Renewing(Leases);
+
+    impl Renewing {
+        fn new(own: &str, duration: Duration) -> Self {
+            Self(Leases::new(own, duration))
+        }
+
+        fn take(&mut self, now: Instant, leases: Vec<Lease>) -> View {
+            self.0.note_renewal(now);
+            self.0.take(now, leases)
         }
     }
 
@@ -139,8 +185,56 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_a_member_from_its_first_lease_until_it_was_not_renewed_for_its_duration() {
+    fn an_api_server_that_takes_no_writes_ends_no_membership() {
         let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        leases.note_renewal(began);
+        // It goes on answering from its cache.
+        for second in 0..60 {
+            let view = leases.take(began + SECOND * second, vec![lease("b", 1), lease("c", 1)]);
+            assert_eq!(names(&view), ["b", "c"], "{second}");
+        }
+        // Writes work again, and one of the two is gone.
+        for second in 60..70 {
+            leases.note_renewal(began + SECOND * second);
+            let renewed = vec![lease("b", u64::from(second)), lease("c", 1)];
+            let view = leases.take(began + SECOND * second, renewed);
+            assert!(names(&view).contains(&"b"), "{second}");
+        }
+        leases.note_renewal(began + SECOND * 70);
+        let view = leases.take(began + SECOND * 70, vec![lease("b", 70), lease("c", 1)]);
+        assert_eq!(names(&view), ["b"]);
+    }
+
+    #[test]
+    fn a_node_that_never_renewed_its_lease_takes_no_other_for_dead() {
+        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        for second in 0..60 {
+            let view = leases.take(began + SECOND * second, vec![lease("b", 1)]);
+            assert_eq!(names(&view), ["b"], "{second}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_forgotten_after_an_hour_in_which_it_could_have_been_renewed() {
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
+        let hour = 3_600;
+        for second in 0..=hour {
+            let all = vec![lease("b", 1), lease("c", u64::from(second))];
+            leases.take(began + SECOND * second, all);
+            assert_eq!(leases.0.forgotten(began + SECOND * second), []);
+        }
+        let now = began + SECOND * (hour + 1);
+        leases.take(now, vec![lease("b", 1), lease("c", 9_999)]);
+        assert_eq!(leases.0.forgotten(now), [lease("b", 1)]);
+        // For another hour nothing could be read.
+        let back = now + SECOND * hour;
+        leases.take(back, vec![lease("b", 1), lease("c", 9_999)]);
+        assert_eq!(leases.0.forgotten(back), []);
+    }
+
+    #[test]
+    fn a_node_is_a_member_from_its_first_lease_until_it_was_not_renewed_for_its_duration() {
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
         let all = |b: u64| vec![lease("a", 1), lease("b", b), lease("c", 1)];
         for second in 0..10 {
             let view = leases.take(began + SECOND * second, all(u64::from(second)));
@@ -157,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_node_that_deletes_its_lease_has_left_at_once() {
-        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
         leases.take(began, vec![lease("b", 1), lease("c", 1)]);
         let view = leases.take(began + SECOND, vec![lease("c", 1)]);
         assert_eq!(names(&view), ["c"]);
@@ -165,7 +259,7 @@ mod tests {
 
     #[test]
     fn an_api_server_that_was_away_ends_no_membership() {
-        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
         leases.take(began, vec![lease("b", 1), lease("c", 1)]);
         // Nothing could be read or renewed for minutes.
         let back = began + TEN * 30;
@@ -181,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_dead_node_stays_dead_when_the_api_server_comes_back() {
-        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
         for second in 0..=10 {
             leases.take(began + SECOND * second, vec![lease("b", 1)]);
         }
@@ -196,7 +290,7 @@ mod tests {
             last in 0..20_000_u64,
             offset in 0..2_500_u64,
         ) {
-            let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+            let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
             let at = |millis: u64| began + Duration::from_millis(millis);
             let mut gone = None;
             let mut now = offset;

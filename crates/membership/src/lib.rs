@@ -20,3 +20,4 @@ pub mod packet;
 pub mod replay;
 mod ring;
 pub mod seal;
+mod sending;

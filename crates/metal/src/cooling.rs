@@ -14,6 +14,9 @@ use landfall_model::view::PoolView;
 /// Of so many addresses of a record at most it is looked up whether a Service has them.
 const LOST: usize = 65_536;
 
+/// Times on record may be so much later than they are meant to be.
+const ROUNDING: Duration = Duration::from_secs(2);
+
 /// One moment, by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
@@ -68,13 +71,22 @@ impl Ends {
     }
 
     fn restore_released(&mut self, all: &mut Addressing, recorded: &CoolingAddress, now: Now) {
-        let left = recorded.until.duration_since(now.wall);
-        let Some(end) = positive(left).and_then(|left| now.instant.checked_add(left)) else {
+        let Some(mut left) = positive(recorded.until.duration_since(now.wall)) else {
+            return;
+        };
+        // The clock of the process that recorded it may have been wrong, and the cool-down of the
+        // pool may be shorter since.
+        let longest = all.cool_down_of(recorded.address).unwrap_or_default();
+        let is_as_recorded = left <= longest + ROUNDING;
+        if !is_as_recorded {
+            left = longest;
+        }
+        let Some(end) = now.instant.checked_add(left) else {
             return;
         };
         let (namespace, name) = recorded.service.split_once('/').unwrap_or_default();
         let service = ServiceKey::new(namespace, name);
-        if all.restore_cooling(recorded.address, service, end) {
+        if all.restore_cooling(recorded.address, service, end) && is_as_recorded {
             self.shown.insert(recorded.address, (end, recorded.until));
         }
     }

@@ -381,9 +381,7 @@ fn a_service_that_publishes_nothing_or_that_is_ours_is_no_claim_of_others() {
     let claimed = |row: ServiceRow| foreign_claim(&row, &world, &classes).is_some();
     let of = |class: Option<&'static str>, address: Option<&str>| {
         let row = web().with(move |row| row.class = class.map(Into::into));
-        let row = address
-            .into_iter()
-            .fold(row, |row, address| row.holding(address));
+        let row = address.into_iter().fold(row, ServiceBuilder::holding);
         Arc::unwrap_or_clone(row.row())
     };
     for class in [None, Some("example.com/lb")] {

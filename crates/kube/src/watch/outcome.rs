@@ -45,7 +45,8 @@ impl Watcher {
             let problem = self.access_problem(vec![reason]);
             self.report(problem).await.ok()?;
         }
-        if denied && kind.is_optional() {
+        let is_needed = self.config.needs_access && !self.renewal.is_answered();
+        if denied && kind.is_optional() && !is_needed {
             // The rest goes on without it.
             self.health.recovered(&kind.to_string());
             self.note_answered();

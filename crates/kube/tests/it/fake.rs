@@ -17,6 +17,8 @@ pub(crate) enum Lists {
     Of(Vec<String>),
     /// This status.
     Failing(u16),
+    /// As the authorizer does where a role is missing.
+    Denied,
     /// This object, and then the end of the connection.
     Breaking(String),
     /// Nothing, until the rule changes.
@@ -130,6 +132,10 @@ async fn answer(
             (200, objects + end, true)
         }
         Some(Lists::Breaking(object)) => (200, added(&object), false),
+        Some(Lists::Denied) => {
+            let message = format!("{resource} is forbidden: User \"u\" cannot list resource");
+            (403, format!("{{\"message\":{message:?}}}"), false)
+        }
         Some(Lists::Failing(code)) => (code, format!("{{\"code\":{code}}}"), false),
     };
     let head = format!(

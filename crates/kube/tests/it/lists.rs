@@ -98,6 +98,27 @@ async fn what_was_never_listed_is_not_taken_for_empty() {
 }
 
 #[tokio::test]
+async fn a_speaker_waits_for_kinds_that_it_may_not_read_and_a_controller_does_not() {
+    let pools = CustomResources::default();
+    let config = |needs_access| SourceConfig {
+        resources: pools.clone(),
+        needs_access,
+        ..at_once()
+    };
+    let fake = Fake::start(&[("ipaddresspools", Lists::Denied)]).await;
+    let mut controller = watch_as(&fake, config(false), None).await;
+    controller.until("synced").await;
+    let mut speaker = watch_as(&fake, config(true), None).await;
+    let before = fake.asked("ipaddresspools").len();
+    asked(&fake, "ipaddresspools", before + 3).await;
+    let reported = speaker.so_far();
+    assert!(!reported.iter().any(|it| it == "synced"), "{reported:?}");
+    speaker.connected(false).await;
+    fake.set("ipaddresspools", lists(&[]));
+    speaker.until("synced").await;
+}
+
+#[tokio::test]
 async fn nothing_stands_in_for_the_services_that_the_leader_before_has_written() {
     let fake = Fake::start(&[]).await;
     let (role, followed) = watch::channel(Role::Standby);

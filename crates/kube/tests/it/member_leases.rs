@@ -36,6 +36,13 @@ async fn nodes_read_each_others_leases_until_one_leaves() {
     assert_ne!(after[1].renewed, before[1].renewed);
     assert_eq!(after[1].metadata, b"more");
     assert_eq!(after[0], before[0]);
+    // It was renewed since, so it is not of a node that is gone.
+    let refused = one.forget(&before[1].node, &before[1].version).await;
+    assert!(refused.unwrap_err().is_conflict());
+    one.forget(&after[1].node, &after[1].version).await.unwrap();
+    until(&|leases| leases.len() == 1).await;
+    two.renew(b"").await.unwrap();
+    until(&|leases| leases.len() == 2).await;
     for _ in 0..2 {
         two.leave().await.unwrap();
     }

@@ -29,6 +29,7 @@ const ETHERNET: u16 = 1;
 const LINK_MAC: u16 = 1;
 const LINK_NAME: u16 = 3;
 const LINK_MASTER: u16 = 10;
+const LINK_WIRELESS: u16 = 11;
 
 /// Attributes of addresses.
 const PEER: u16 = 1;
@@ -163,6 +164,11 @@ impl Follow {
         let (index, flags) = link_header(fields)?;
         let [_, _, kind @ ..] = *fields;
         let is_ethernet = number(&kind).map(u16::from_ne_bytes) == Some(ETHERNET);
+        // What drivers of wireless networks report, for example a scan, has the name and nothing
+        // else of the link.
+        if Attributes(attributes).any(|(kind, _)| kind == LINK_WIRELESS) {
+            return Some(());
+        }
         let link = self.table.links.entry(index).or_default();
         link.is_up = flags & 0x1 != 0;
         link.can_broadcast = flags & 0x2 != 0;

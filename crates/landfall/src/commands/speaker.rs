@@ -184,6 +184,8 @@ fn source_config(namespace: &str) -> SourceConfig {
             namespace: namespace.to_owned(),
             kinds: kinds.chain([ResourceKind::IpAddressPool]).collect(),
         },
+        // A speaker that knew too little would be elected by the others, and be silent.
+        needs_access: true,
         ..SourceConfig::default()
     }
 }

@@ -88,8 +88,21 @@ impl Machine {
             self.note_reunion();
         }
         for watch in self.watches.values_mut() {
-            watch.outstanding.clear();
             watch.next = now;
+        }
+        self.forgive(now);
+    }
+
+    /// Takes note that this node can send no datagram, to no other: that no answer comes says
+    /// nothing of the others.
+    pub fn note_unsent(&mut self, now: Instant) {
+        self.forgive(now);
+    }
+
+    /// Begins anew to wait for answers.
+    fn forgive(&mut self, now: Instant) {
+        for watch in self.watches.values_mut() {
+            watch.outstanding.clear();
         }
         let members = self.members.values_mut();
         for member in members.filter(|it| it.record.status == Status::Suspect) {

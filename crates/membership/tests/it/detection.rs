@@ -62,6 +62,21 @@ fn a_node_that_was_paused_for_long_holds_it_against_no_other() {
 }
 
 #[test]
+fn a_node_that_can_send_nothing_takes_no_other_for_dead() {
+    let mut world = World::new(5, 13);
+    world.settle(Duration::from_secs(1)).unwrap();
+    world.network.unable.insert(2);
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.nodes[2].machine.counts().died, 0);
+    assert_eq!(world.nodes[2].machine.peers().len(), 4);
+    // It is dead to the others, and alive again once it can be.
+    assert_eq!(world.nodes[0].machine.peers().len(), 3);
+    world.network.unable.clear();
+    world.settle(Duration::from_secs(2)).unwrap();
+    assert_eq!(world.nodes[0].machine.peers().len(), 4);
+}
+
+#[test]
 fn pauses_of_busy_cores_and_lost_datagrams_kill_no_member() {
     let mut world = World::new(10, 13);
     world.settle(Duration::from_secs(1)).unwrap();

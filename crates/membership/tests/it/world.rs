@@ -21,6 +21,8 @@ pub struct Network {
     pub late: f64,
     /// Pairs (from, to) between which nothing arrives.
     pub cut: BTreeSet<(usize, usize)>,
+    /// Nodes that can send nothing, and know it.
+    pub unable: BTreeSet<usize>,
 }
 
 /// How a node is.
@@ -82,6 +84,7 @@ impl Default for Network {
             duplicates: 0.0,
             late: 0.0,
             cut: BTreeSet::new(),
+            unable: BTreeSet::new(),
         }
     }
 }
@@ -153,6 +156,13 @@ impl World {
     }
 
     pub fn send(&mut self, from: usize, datagrams: Vec<Datagram>) {
+        if self.network.unable.contains(&from) {
+            if !datagrams.is_empty() {
+                let now = self.start + self.now;
+                self.nodes[from].machine.note_unsent(now);
+            }
+            return;
+        }
         for Datagram { to, bytes } in datagrams {
             let SocketAddr::V4(v4) = to else {
                 panic!("{to}")

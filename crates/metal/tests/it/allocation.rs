@@ -339,6 +339,21 @@ async fn a_cool_down_goes_on_in_the_next_process_as_the_pool_has_it_on_record() 
     assert_eq!(next.addresses(&second).await, ["192.0.2.0"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_cool_down_on_record_lasts_no_longer_than_that_of_the_pool() {
+    let released = landfall_model::rows::CoolingAddress {
+        address: "192.0.2.0".parse().unwrap(),
+        until: jiff::Timestamp::now() + Duration::from_secs(86_400),
+        service: "default/first".to_owned(),
+    };
+    let site = Site::with(&[cooled("192.0.2.0/32", vec![released], Vec::new())]);
+    site.provider.restore_claims(&[]);
+    let second = web("second");
+    assert_eq!(site.addresses(&second).await, [""; 0]);
+    tokio::time::advance(Duration::from_secs(92)).await;
+    assert_eq!(site.addresses(&second).await, ["192.0.2.0"]);
+}
+
 /// What happens to one of a few Services.
 #[derive(Clone, Debug)]
 enum Event {

@@ -62,8 +62,10 @@ pub fn namespace(name: &str, mac: &str) -> anyhow::Result<Process> {
         }
         pause(Duration::from_millis(2));
     }
+    // The pair of an earlier namespace ends some time after its last process.
     sh(&format!(
-        "ip link add {name} type veth peer name eth0 netns {pid} address {mac}
+        "ip link delete {name} 2>/dev/null || true
+         ip link add {name} type veth peer name eth0 netns {pid} address {mac}
          ip link set {name} master br0 up"
     ))?;
     Ok(holder)

@@ -222,3 +222,21 @@ proptest! {
         follow.take(&all);
     }
 }
+
+#[test]
+fn an_event_of_wireless_extensions_leaves_the_link_as_it_was() {
+    let mut follow = Follow::default();
+    let request = follow.begin();
+    let progress = follow.take(&answer(&request, &[link(2, "wlan0")], 0));
+    follow.take(&answer(&progress.request.unwrap(), &[], 0));
+    let before = follow.table().clone();
+    let mut body = vec![0, 0];
+    body.extend_from_slice(&ETHERNET.to_ne_bytes());
+    body.extend_from_slice(&2_u32.to_ne_bytes());
+    body.extend_from_slice(&0x1_0003_u32.to_ne_bytes());
+    body.extend_from_slice(&[0; 4]);
+    body.extend(attribute(LINK_NAME, b"wlan0\0"));
+    body.extend(attribute(11, &[0; 16]));
+    follow.take(&message(NEW_LINK, 0, 0, &body));
+    assert_eq!(follow.table(), &before);
+}

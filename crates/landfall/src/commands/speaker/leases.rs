@@ -31,8 +31,8 @@ struct Task {
     is_away: bool,
 }
 
-/// Starts a task that keeps a Lease of this node, once it has read those of the others. When the
-/// lifetime ends, the others know that this node leaves.
+/// Starts a task that keeps a Lease of this node, once the others can read it and it has read
+/// theirs. When the lifetime ends, the others know that this node leaves.
 pub async fn join(
     connection: &Connection,
     node: &str,
@@ -42,11 +42,21 @@ pub async fn join(
 ) -> Membership {
     let api = MemberLeases::new(connection.clone(), node, duration);
     let mut leases = Leases::new(node, duration);
-    // A node that knew no other would announce everything.
+    // A node that knew no other, or that no other knew, would announce too much.
     let known = loop {
+        let renewed = api.renew(&wanted.metadata).await;
+        if renewed.is_ok() {
+            leases.note_renewal(now().into_std());
+        }
         match api.read().await {
-            Ok(read) => break leases.take(now().into_std(), read.into_iter().map(lease).collect()),
+            Ok(read) if renewed.is_ok() || read.iter().any(|it| it.node == node) => {
+                break leases.take(now().into_std(), read.into_iter().map(lease).collect());
+            }
+            Ok(_) => {}
             Err(error) => tracing::warn!(%error, "the Leases of speakers can't be read"),
+        }
+        if let Err(error) = renewed {
+            tracing::warn!(%error, "the Lease of this speaker can't be written");
         }
         tokio::time::sleep(ASK_AGAIN).await;
     };
@@ -82,13 +92,16 @@ impl Task {
             if self.renew_at <= now() {
                 let metadata = Arc::clone(&self.feed.wanted.borrow_and_update().metadata);
                 let renewed = self.api.renew(&metadata).await;
+                if renewed.is_ok() {
+                    self.leases.note_renewal(now().into_std());
+                }
                 self.note(renewed.err());
                 self.renew_at = now() + self.leases.renewal();
             }
             if self.read_at <= now() {
                 self.read_at = now() + self.leases.interval();
                 match self.api.read().await {
-                    Ok(read) => self.take(read),
+                    Ok(read) => self.take(read).await,
                     Err(error) => self.note(Some(error)),
                 }
             }
@@ -101,7 +114,7 @@ impl Task {
         tokio::time::sleep(self.leases.interval().min(LONGEST_LEAVE)).await;
     }
 
-    fn take(&mut self, read: Vec<MemberLease>) {
+    async fn take(&mut self, read: Vec<MemberLease>) {
         let leases = read.into_iter().map(lease).collect();
         let view: View = self.leases.take(now().into_std(), leases);
         self.feed.view.send_if_modified(|known| {
@@ -109,6 +122,10 @@ impl Task {
             *known = Arc::new(view);
             is_new
         });
+        for lease in self.leases.forgotten(now().into_std()) {
+            // Another node may have deleted it; if not, the next read tries again.
+            let _ = self.api.forget(&lease.node, &lease.version).await;
+        }
     }
 
     /// Logs once that the API server is away.
@@ -124,6 +141,7 @@ fn lease(read: MemberLease) -> Lease {
     Lease {
         node: read.node.as_str().into(),
         renewed: read.renewed,
+        version: read.version,
         metadata: read.metadata.into(),
     }
 }
