@@ -1,19 +1,18 @@
 //! The claims of all Services: what each holds, gave up, or would get.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use landfall_ipam::{Allocator, Proposal, Refusal, Request, Restore, Terms};
-use landfall_model::intent::{Claim, Intent, LoadBalancerSpec};
+use landfall_ipam::{Allocator, Restore};
+use landfall_model::intent::{Claim, Intent};
 use landfall_model::provider::{Applied, ProviderError, Published};
 use landfall_model::rows::{Cooling, PoolRow, ResourceProblem};
 use landfall_model::{ServiceKey, Uid};
 
+use crate::decide::{Answer, Change, Part, decide, ipv4_first};
 use crate::parts;
-use crate::request::request;
 use crate::step::AddressStep;
 
 /// Claims and pools. A clone is independent: a dry run works on one.
@@ -47,34 +46,16 @@ pub struct Holdings {
     pub leaving: Vec<IpAddr>,
     /// Whether its record may name other addresses than it holds.
     pub unrecorded: bool,
-    /// The allocator's answer, for Services that want an address.
+    /// The allocator's answer, for Services that want an address. Of several answers that which
+    /// refuses, or else lacks, something.
     pub answer: Option<Answer>,
-    /// What it holds beside what the answer is about: before that, and after it.
-    pub others: (Vec<IpAddr>, Vec<IpAddr>),
-    /// The part of its claim that it does not want any more.
-    pub(crate) ended: Option<Uid>,
+    /// What it holds once the claim has changed, IPv4 first.
+    pub addresses: Vec<IpAddr>,
+    /// How the claim changes.
+    pub(crate) change: Change,
     /// Addresses that it shares with Services of other namespaces although their pool does not
     /// allow that any more.
     pub shared_by_exception: Vec<IpAddr>,
-}
-
-/// A part of a claim: at most one address of each family.
-#[derive(Debug)]
-struct Part {
-    uid: Uid,
-    held: Vec<IpAddr>,
-    terms: Option<Terms>,
-}
-
-/// A request to the allocator and its answer.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The request; `None` where the spec is not a valid one.
-    pub request: Option<Request>,
-    /// Whether the Service holds its addresses on other terms (ports, sharing key) than it now has.
-    pub terms_changed: bool,
-    /// What the allocator would assign, or why nothing.
-    pub outcome: Result<Proposal, Refusal>,
 }
 
 // === impl Addressing ===
@@ -86,87 +67,25 @@ impl Addressing {
         // Nothing of a Service that is not served here is released.
         let foreign = want.load_balancer.is_none() && self.foreign.contains_key(uid);
         let parts: Vec<Part> = self.parts(uid).map(|uid| self.part(uid)).collect();
-        let spec = want.load_balancer.as_ref();
-        let decision = spec.map(|spec| self.decide(want, spec, &parts));
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        let (number, answer, ended) = decision.unwrap_or_default();
-        for (place, part) in parts.iter().enumerate() {
-            match place.cmp(&number) {
-                Ordering::Less => before.extend(&part.held),
-                Ordering::Equal => {}
-                Ordering::Greater => after.extend(&part.held),
-            }
-        }
         let held = parts.iter().flat_map(|part| part.held.iter().copied());
+        let held = ipv4_first(held.filter(|_| !foreign));
+        let spec = want.load_balancer.as_ref();
+        let (answer, change, addresses) =
+            match spec.map(|spec| decide(&self.allocator, want, spec, &parts)) {
+                Some(verdict) => (Some(verdict.answer), verdict.change, verdict.addresses),
+                None => (None, Change::default(), held.clone()),
+            };
         Holdings {
-            held: held.filter(|_| !foreign).collect(),
+            held,
             leaving: self.leaving(uid),
             unrecorded: self.unrecorded.contains(uid),
             answer,
-            others: (before, after),
-            ended,
+            addresses,
+            change,
             shared_by_exception: self
                 .parts(uid)
                 .flat_map(|part| self.allocator.shared_by_exception(&part))
                 .collect(),
-        }
-    }
-
-    /// Decides about the first part of a claim that is to change, or else about the first one, so
-    /// that no two parts are promised one address. Returns its number, the answer, and the part
-    /// that is not wanted any more if that is what changes.
-    fn decide(
-        &self,
-        want: &Intent,
-        spec: &LoadBalancerSpec,
-        parts: &[Part],
-    ) -> (usize, Option<Answer>, Option<Uid>) {
-        let first = self.answer(want, spec, 0, parts);
-        let count = usize::from(spec.address.count.max(1));
-        if first.changes() {
-            return (0, Some(first), None);
-        }
-        for number in 1..count {
-            let answer = self.answer(want, spec, number, parts);
-            if answer.changes() {
-                return (number, Some(answer), None);
-            }
-        }
-        let ended = parts.iter().enumerate().skip(count);
-        let ended = ended.rev().find(|(_, part)| !part.held.is_empty());
-        match ended {
-            Some((number, part)) => (number, Some(first), Some(part.uid.clone())),
-            None => (0, Some(first), None),
-        }
-    }
-
-    /// Asks the allocator for one part. Further ones are of the pool of the first one.
-    fn answer(
-        &self,
-        want: &Intent,
-        spec: &LoadBalancerSpec,
-        number: usize,
-        parts: &[Part],
-    ) -> Answer {
-        let (request, outcome) = match request(want, spec) {
-            Ok(mut request) => {
-                if number > 0 {
-                    let claimant = Arc::make_mut(&mut request.claimant);
-                    claimant.uid = parts::part(&want.uid, number);
-                    let first = self.allocator.held(&want.uid);
-                    request.pool = first.and_then(|it| it.pool.clone()).or(request.pool);
-                }
-                let outcome = self.allocator.propose(&request);
-                (Some(request), outcome)
-            }
-            Err(refusal) => (None, Err(refusal)),
-        };
-        let terms = parts.get(number).and_then(|part| part.terms.as_ref());
-        let wanted = request.as_ref().map(|request| &request.claimant.terms);
-        Answer {
-            terms_changed: wanted.is_some() && terms.is_some() && terms != wanted,
-            request,
-            outcome,
         }
     }
 
@@ -189,7 +108,9 @@ impl Addressing {
     /// The addresses that a Service gave up and that are still reserved.
     fn leaving(&self, service: &Uid) -> Vec<IpAddr> {
         let parts = self.parts(service);
-        parts.flat_map(|part| self.allocator.leaving(&part)).collect()
+        parts
+            .flat_map(|part| self.allocator.leaving(&part))
+            .collect()
     }
 
     fn holds(&self, service: &Uid) -> Vec<IpAddr> {
@@ -279,18 +200,7 @@ impl Addressing {
                 publish,
                 ..
             } => {
-                let (request, proposal) = &**grant;
-                let part = &request.claimant.uid;
-                let before = self.part(part.clone()).held;
-                self.allocator
-                    .claim(request, proposal)
-                    .map_err(|refusal| ProviderError::outdated(refusal.reason()))?;
-                if part != uid {
-                    self.several.insert(uid.clone());
-                }
-                if self.part(part.clone()).held != before {
-                    self.unrecorded.insert(uid.clone());
-                }
+                self.change(uid, grant)?;
                 Ok(if self.unrecorded.contains(uid) {
                     Applied::Addressed(publish.clone())
                 } else {
@@ -298,10 +208,12 @@ impl Addressing {
                 })
             }
             AddressStep::Reduce {
-                uid, part, publish, ..
+                uid,
+                parts,
+                publish,
+                ..
             } => {
-                self.allocator.retire(part);
-                self.unrecorded.insert(uid.clone());
+                self.end(uid, parts);
                 Ok(Applied::Addressed(publish.clone()))
             }
             AddressStep::Record { publish, .. } => Ok(Applied::Addressed(publish.clone())),
@@ -313,6 +225,40 @@ impl Addressing {
                 self.release(uid, addresses, now);
                 Ok(Applied::Done)
             }
+        }
+    }
+
+    /// Changes a claim. What is added is taken back if one part of it can't be had any more.
+    #[expect(clippy::result_large_err, reason = "as Self::apply")]
+    fn change(&mut self, service: &Uid, change: &Change) -> Result<(), ProviderError> {
+        let mut added = Vec::new();
+        for (request, proposal) in &change.claims {
+            let part = &request.claimant.uid;
+            let before = self.part(part.clone()).held;
+            if let Err(refusal) = self.allocator.claim(request, proposal) {
+                // What a Service gave up before may be among it, so that it stays reserved.
+                self.end(service, &added);
+                return Err(ProviderError::outdated(refusal.reason()));
+            }
+            if part != service {
+                self.several.insert(service.clone());
+            }
+            if self.part(part.clone()).held != before {
+                self.unrecorded.insert(service.clone());
+            }
+            if before.is_empty() {
+                added.push(part.clone());
+            }
+        }
+        self.end(service, &change.ends);
+        Ok(())
+    }
+
+    /// Ends parts of a claim. Their addresses stay reserved until that is on record.
+    fn end(&mut self, service: &Uid, parts: &[Uid]) {
+        for part in parts {
+            self.allocator.retire(part);
+            self.unrecorded.insert(service.clone());
         }
     }
 
@@ -342,7 +288,7 @@ impl Addressing {
                 let claim = self.allocator.release(&part);
                 released.extend(claim.into_iter().flat_map(|it| it.addresses.iter()));
             }
-            self.several.remove(claimant);
+            self.forget_parts(claimant);
             self.reserve_contested(&released);
         }
         if let Some(claim) = claim {
@@ -368,9 +314,13 @@ impl Addressing {
         }
     }
 
-    /// Splits a claim into its parts, and notes that there are several.
+    /// Splits a claim into its parts, and notes that there are several. Parts of a claim before
+    /// that it does not have end.
     fn split(&mut self, claim: &Claim) -> Vec<Restore> {
         let parts = parts::split(claim);
+        for part in self.parts(&claim.uid).skip(parts.len()) {
+            self.allocator.release(&part);
+        }
         if parts.len() > 1 {
             self.several.insert(claim.uid.clone());
         }
@@ -443,21 +393,18 @@ impl Addressing {
                 }
             }
         }
-        let further = self.parts(service).skip(1);
-        if further.into_iter().all(|part| self.allocator.held(&part).is_none()) {
-            self.several.remove(service);
-        }
+        self.forget_parts(service);
         self.reserve_contested(&left);
     }
-}
 
-// === impl Answer ===
-
-impl Answer {
-    /// Whether what the Service holds of this part is not what it shall hold.
-    fn changes(&self) -> bool {
-        let keeps = |proposal: &Proposal| !proposal.changes_addresses();
-        self.terms_changed || !self.outcome.as_ref().is_ok_and(keeps)
+    /// Notes that a Service has no further parts, if none of them has anything.
+    fn forget_parts(&mut self, service: &Uid) {
+        let allocator = &self.allocator;
+        let is_empty =
+            |part: Uid| allocator.held(&part).is_none() && allocator.leaving(&part).is_empty();
+        if parts::all(service).skip(1).all(is_empty) {
+            self.several.remove(service);
+        }
     }
 }
 

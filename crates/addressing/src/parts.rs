@@ -9,9 +9,12 @@ use landfall_model::intent::{Claim, MOST_ADDRESSES};
 
 use crate::request::restore;
 
+/// So many parts a claim has at most.
+pub(crate) const MOST: usize = MOST_ADDRESSES as usize;
+
 /// Returns the identities of all parts that a claim may have, that of the Service first.
 pub(crate) fn all(service: &Uid) -> impl Iterator<Item = Uid> + use<'_> {
-    (0..usize::from(MOST_ADDRESSES)).map(|number| part(service, number))
+    (0..MOST).map(|number| part(service, number))
 }
 
 /// Returns the identity of one part.
@@ -28,11 +31,19 @@ pub(crate) fn service_of(part: &Uid) -> Uid {
     Uid::new(service.unwrap_or_default())
 }
 
-/// Splits a claim on record into parts with at most one address of each family.
+/// Splits a claim on record into parts with at most one address of each family. What is beyond the
+/// most that a Service can have is left out.
 pub(crate) fn split(claim: &Claim) -> Vec<Restore> {
-    let addresses = claim.addresses.iter().map(IpAddr::to_canonical);
-    let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.partition(IpAddr::is_ipv4);
-    let parts = (0..v4.len().max(v6.len())).map(|number| {
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for address in claim.addresses.iter().map(IpAddr::to_canonical) {
+        let family = if address.is_ipv4() { &mut v4 } else { &mut v6 };
+        if family.len() < MOST && !family.contains(&address) {
+            family.push(address);
+        }
+    }
+    // Also a claim of nothing replaces the one before.
+    let count = v4.len().max(v6.len()).max(1);
+    let parts = (0..count).map(|number| {
         let pair = [v4.get(number), v6.get(number)];
         let claim = Claim {
             uid: part(&claim.uid, number),

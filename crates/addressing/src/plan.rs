@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_ipam::Decision;
-use landfall_model::Uid;
 use landfall_model::intent::Intent;
 use landfall_model::plan::Planned;
 use landfall_model::provider::Published;
@@ -97,83 +95,47 @@ fn change(
         let step = have.unrecorded.then(|| planned(step, because.to_owned()));
         Ok((addresses, step))
     };
-    let Some(answer) = &have.answer else {
-        return record(have.held.clone());
-    };
-    if let Some(part) = &have.ended {
-        let because = "fewer addresses are wanted";
-        return Ok(reduce(want, have, part, because.to_owned(), publish));
-    }
-    let proposal = match &answer.outcome {
-        Ok(proposal) => proposal,
-        // A refused change keeps what is held and in use. What was given up is cleared away first.
-        Err(_) if !have.held.is_empty() || in_use || !have.is_cleared() => {
-            return record(have.held.clone());
-        }
-        Err(refusal) => return Err(vec![refusal_reason(want, refusal)]),
-    };
-    let (before, after) = &have.others;
-    let granted = proposal.addresses.iter();
-    let addresses: Vec<IpAddr> = before.iter().copied().chain(granted).collect();
-    let addresses = [addresses, after.clone()].concat();
-    let because = match &proposal.decision {
-        Decision::Keep if !answer.terms_changed => return record(addresses),
-        Decision::Keep => "its ports or its sharing key changed".to_owned(),
-        Decision::Claim if have.held.is_empty() => "it has no address yet".to_owned(),
-        Decision::Claim => "more addresses are wanted".to_owned(),
-        Decision::Gain { .. } => "it gets the missing family".to_owned(),
-        Decision::Drop { why, .. } | Decision::Move { why, .. } => why.to_string(),
-        Decision::GiveUp { why, .. } if !addresses.is_empty() => {
-            let part = answer.request.as_ref().map(|it| &it.claimant.uid);
-            let part = part.unwrap_or(&want.uid);
-            return Ok(reduce(want, have, part, why.to_string(), publish));
-        }
-        Decision::GiveUp { why, .. } => {
-            let addresses_held = have.held.clone();
-            let step = AddressStep::Withdraw {
-                uid,
-                addresses: addresses_held,
-            };
-            return Ok((addresses, Some(planned(step, why.to_string()))));
-        }
-    };
-    let step = answer.request.as_ref().map(|request| {
-        let step = AddressStep::Claim {
-            uid: uid.clone(),
-            addresses: addresses.clone(),
-            pool: proposal
-                .pool
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-            publish: publish(&addresses),
-            grant: Arc::new((request.clone(), proposal.clone())),
+    let change = &have.change;
+    if change.is_empty() {
+        return match have.answer.as_ref().map(|answer| &answer.outcome) {
+            // A refused change keeps what is held and in use. What was given up is cleared away
+            // first.
+            Some(Err(refusal)) if have.held.is_empty() && !in_use && have.is_cleared() => {
+                Err(vec![refusal_reason(want, refusal)])
+            }
+            _ => record(have.held.clone()),
         };
-        Planned {
-            claims: true,
-            ..planned(step, because)
+    }
+    let because = change.because.clone();
+    let addresses = have.addresses.clone();
+    let step = match change.claims.first() {
+        Some((_, proposal)) => {
+            let pool = proposal.pool.as_ref();
+            AddressStep::Claim {
+                uid: uid.clone(),
+                pool: pool.map(ToString::to_string).unwrap_or_default(),
+                publish: publish(&addresses),
+                addresses: addresses.clone(),
+                grant: Arc::new(change.clone()),
+            }
         }
-    });
-    Ok((addresses, step))
-}
-
-/// Ends one part of a claim, and keeps the others.
-fn reduce(
-    want: &Intent,
-    have: &Holdings,
-    part: &Uid,
-    because: String,
-    publish: impl Fn(&[IpAddr]) -> Published,
-) -> Change {
-    let (before, after) = &have.others;
-    let addresses = [&before[..], after].concat();
-    let step = AddressStep::Reduce {
-        uid: want.uid.clone(),
-        publish: publish(&addresses),
-        addresses: addresses.clone(),
-        part: part.clone(),
+        None if addresses.is_empty() => AddressStep::Withdraw {
+            uid: uid.clone(),
+            addresses: have.held.clone(),
+        },
+        None => AddressStep::Reduce {
+            uid: uid.clone(),
+            publish: publish(&addresses),
+            addresses: addresses.clone(),
+            parts: change.ends.clone(),
+        },
     };
-    (addresses, Some(planned(step, because)))
+    let claims = matches!(step, AddressStep::Claim { .. });
+    let step = Planned {
+        claims,
+        ..planned(step, because)
+    };
+    Ok((addresses, Some(step)))
 }
 
 fn release(want: &Intent, addresses: Vec<IpAddr>, because: &str) -> Option<Planned<AddressStep>> {

@@ -4,10 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_ipam::{Proposal, Request};
 use landfall_model::Uid;
 use landfall_model::provider::{ProviderStep, Published};
 use serde::Serialize;
+
+use crate::decide::Change;
 
 /// One change of a claim.
 #[derive(Clone, Debug, Serialize)]
@@ -28,9 +29,9 @@ pub enum AddressStep {
         /// What is recorded before the next step.
         #[serde(skip)]
         publish: Published,
-        /// The request to the allocator and its answer: checked again when it is carried out.
+        /// Requests to the allocator and its answers: checked again when it is carried out.
         #[serde(skip)]
-        grant: Arc<(Request, Proposal)>,
+        grant: Arc<Change>,
     },
     /// Records what a Service holds: an earlier attempt to write it failed.
     Record {
@@ -42,7 +43,7 @@ pub enum AddressStep {
         #[serde(skip)]
         publish: Published,
     },
-    /// Ends a part of the claim of a Service that keeps others, and records what is left.
+    /// Ends parts of the claim of a Service that keeps others, and records what is left.
     Reduce {
         /// Identity of the Service.
         uid: Uid,
@@ -51,9 +52,9 @@ pub enum AddressStep {
         /// What is recorded before the next step.
         #[serde(skip)]
         publish: Published,
-        /// The part, as the allocator knows it.
+        /// The parts, as the allocator knows them.
         #[serde(skip)]
-        part: Uid,
+        parts: Vec<Uid>,
     },
     /// Ends the claim of a Service that can't keep its addresses, and records that.
     Withdraw {

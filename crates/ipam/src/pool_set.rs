@@ -227,6 +227,13 @@ impl PoolSet {
     }
 
     /// The pools to try for a Service that names none, tier by tier.
+    /// Returns the pools that are assigned from without being named, in the order in which they
+    /// are tried.
+    pub fn by_priority(&self) -> impl Iterator<Item = &Pool> {
+        let tiers = self.tiers().into_iter().flatten();
+        tiers.filter_map(|index| self.at(*index))
+    }
+
     pub(crate) fn tiers(&self) -> [&[usize]; 2] {
         [&self.pinned, &self.plain]
     }

@@ -100,8 +100,7 @@ const FIRST: &[OptionRow] = &[
         takes: "a number from 1 to 8",
         default: "1",
         summary: "How many addresses of each of its families the Service gets, all from one \
-                 address pool. Each is announced for itself. As many as there are, if there are \
-                 fewer.",
+                 address pool: all of them or none.",
         example: "2",
         effect: service!(AddressCount, address_count, |text| value::number(
             text,

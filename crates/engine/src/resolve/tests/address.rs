@@ -64,6 +64,23 @@ fn addresses_pool_and_sharing_key_come_from_annotations() {
 }
 
 #[test]
+fn several_addresses_are_wanted_by_number_where_none_is_named() {
+    let counted = |count| web().annotated("landfall.dev/address-count", count);
+    assert_eq!(address(counted("3")).count, 3);
+    for count in ["0", "9", "two"] {
+        assert_eq!(error(counted(count)).value.as_deref(), Some(count));
+    }
+    let named = |count| counted(count).annotated("landfall.dev/addresses", "192.0.2.10");
+    assert_eq!(address(named("1")).count, 1);
+    let reason = error(named("2"));
+    assert_eq!(reason.code, Code::ConflictingOptions);
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("metadata.annotations[landfall.dev/address-count]")
+    );
+}
+
+#[test]
 fn the_field_of_the_spec_asks_for_an_address_too() {
     let asked = address(web().load_balancer_ip(" 192.0.2.10 "));
     assert_eq!(asked.requested, [ip("192.0.2.10")]);
