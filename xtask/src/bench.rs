@@ -10,6 +10,7 @@ mod proxy;
 mod up;
 
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::bail;
@@ -43,6 +44,15 @@ pub enum Bench {
     /// `landfall controller` with MetalLB's pools: time and writes of many addresses
     #[command(after_help = addresses::HELP)]
     Addresses(addresses::AddressesArgs),
+    /// Calls to an OpenStack, and their time: cloud-provider-openstack and Landfall, side by side
+    Calls {
+        /// The Landfall to measure, if not one that is built now
+        #[arg(long, value_name = "PROGRAM")]
+        landfall: Option<PathBuf>,
+        /// What the benchmark itself takes; `-- --help` shows it
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// 10,000 Services announced to 8 routers: time to the full table, memory, CPU of a change
     Routes,
     /// The address allocator: filling pools, claiming and releasing
@@ -109,10 +119,44 @@ pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
             ];
             replace(cargo(place, &line).into_std())
         }
+        Bench::Calls {
+            landfall,
+            arguments,
+        } => calls(place, landfall, &arguments),
         Bench::Ipam => {
             replace(cargo(place, &["bench", "-p", "landfall-ipam", "--bench", "fill"]).into_std())
         }
     }
+}
+
+/// Runs both programs; what is left to this one is to build.
+fn calls(place: &Place, landfall: Option<PathBuf>, arguments: &[String]) -> anyhow::Result<()> {
+    let landfall = if let Some(program) = landfall {
+        failover::absolute(&program)?
+    } else {
+        build(
+            place,
+            &["build", "--locked", "--profile", "dist", "-p", "landfall"],
+        )?;
+        place.target().join("dist/landfall")
+    };
+    let line = [
+        "bench",
+        "--locked",
+        "--profile",
+        "dev",
+        "-p",
+        "landfall-testkit",
+        "--features",
+        "cluster,openstack,stack",
+        "--bench",
+        "beside",
+        "--",
+        "--landfall",
+    ];
+    let mut command = cargo(place, &line).into_std();
+    command.arg(landfall).args(arguments);
+    replace(command)
 }
 
 /// A load generator without optimisation would measure itself: builds it again, and Landfall as it
@@ -122,15 +166,20 @@ fn again_optimised(place: &Place) -> anyhow::Result<()> {
         ["build", "--locked", "--profile", "dist", "-p", "landfall"],
         ["build", "--locked", "--profile", "tools", "-p", "xtask"],
     ];
-    for build in builds {
-        let status = cargo(place, &build).into_std().status()?;
-        if !status.success() {
-            bail!("cargo {} ended with {status}", build.join(" "));
-        }
+    for arguments in builds {
+        build(place, &arguments)?;
     }
     let mut command = Command::new(place.target().join("tools/xtask"));
     command.args(std::env::args_os().skip(1));
     replace(command)
+}
+
+fn build(place: &Place, arguments: &[&str]) -> anyhow::Result<()> {
+    let status = cargo(place, arguments).into_std().status()?;
+    if !status.success() {
+        bail!("cargo {} ended with {status}", arguments.join(" "));
+    }
+    Ok(())
 }
 
 fn replace(mut command: Command) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 
 use crate::peer::Families;
 use crate::route::{Attributes, Routes};
+use crate::shared::Change;
 use crate::status::{Obstacle, Unsent};
 use crate::wire::update::{self, Announcement, NextHop, Style};
 
@@ -51,7 +52,8 @@ pub(crate) struct Advertiser {
     announce: BTreeMap<Group, BTreeSet<IpNet>>,
     /// Families whose End-of-RIB marker is still to be sent.
     end_of_rib: Families,
-    unsent: Option<Unsent>,
+    /// What cannot be sent.
+    unsent: BTreeMap<IpNet, Obstacle>,
 }
 
 /// Prefixes that share their messages.
@@ -82,7 +84,7 @@ impl Advertiser {
             withdraw: BTreeSet::new(),
             announce: BTreeMap::new(),
             end_of_rib: terms.families,
-            unsent: None,
+            unsent: BTreeMap::new(),
         };
         new.plan();
         new
@@ -90,9 +92,21 @@ impl Advertiser {
 
     /// Changes what is desired.
     pub fn set(&mut self, wanted: Arc<Routes>, drained: bool) {
-        self.wanted = wanted;
-        self.drained = drained;
-        self.plan();
+        let before = std::mem::replace(&mut self.wanted, wanted);
+        if std::mem::replace(&mut self.drained, drained) != drained {
+            self.plan();
+            return;
+        }
+        let mut groups = Groups::new(self.terms, drained);
+        let wanted = Arc::clone(&self.wanted);
+        for Change { key, before, now } in wanted.changes(&before) {
+            if let Some(Ok(group)) = before.map(|it| groups.of(key, it)) {
+                self.forget(key, group);
+            }
+            self.withdraw.remove(key);
+            self.unsent.remove(key);
+            self.plan_one(*key, now.map(|it| groups.of(key, it)));
+        }
     }
 
     /// Sends all of a family again (RFC 2918).
@@ -117,7 +131,9 @@ impl Advertiser {
 
     /// Returns what cannot be sent.
     pub fn unsent(&self) -> Option<Unsent> {
-        self.unsent
+        let (_, why) = self.unsent.first_key_value()?;
+        let count = self.unsent.len();
+        Some(Unsent { count, why: *why })
     }
 
     /// Returns the next message, and takes it as sent.
@@ -176,28 +192,45 @@ impl Advertiser {
         let absent = self.sent.keys().filter(|it| !self.wanted.contains_key(it));
         self.withdraw = absent.copied().collect();
         self.announce.clear();
-        self.unsent = None;
+        self.unsent.clear();
         let mut groups = Groups::new(self.terms, self.drained);
-        for (prefix, attributes) in self.wanted.iter() {
-            let prefix = *prefix;
-            let group = match groups.of(&prefix, attributes) {
-                Ok(group) => group,
-                Err(why) => {
-                    let unsent = self.unsent.get_or_insert(Unsent { count: 0, why });
-                    unsent.count += 1;
-                    if self.sent.contains_key(&prefix) {
-                        self.withdraw.insert(prefix);
-                    }
-                    continue;
+        let wanted = Arc::clone(&self.wanted);
+        for (prefix, attributes) in wanted.entries() {
+            self.plan_one(*prefix, Some(groups.of(prefix, attributes)));
+        }
+    }
+
+    /// Works out the difference for a prefix of which nothing is planned. `group`: with which
+    /// others it is desired, or why it can't be sent; `None`: it is not desired.
+    fn plan_one(&mut self, prefix: IpNet, group: Option<Result<&Group, Obstacle>>) {
+        let sent = self.sent.get(&prefix);
+        let group = match group {
+            Some(Ok(group)) => group,
+            not => {
+                if sent.is_some() {
+                    self.withdraw.insert(prefix);
                 }
-            };
-            let sent = self.sent.get(&prefix);
-            if sent.is_some_and(|sent| !sent.again && sent.group == *group) {
-                continue;
+                if let Some(Err(why)) = not {
+                    self.unsent.insert(prefix, why);
+                }
+                return;
             }
-            match self.announce.get_mut(group) {
-                Some(prefixes) => drop(prefixes.insert(prefix)),
-                None => drop(self.announce.insert(group.clone(), [prefix].into())),
+        };
+        if sent.is_some_and(|sent| !sent.again && sent.group == *group) {
+            return;
+        }
+        match self.announce.get_mut(group) {
+            Some(prefixes) => drop(prefixes.insert(prefix)),
+            None => drop(self.announce.insert(group.clone(), [prefix].into())),
+        }
+    }
+
+    /// Takes a prefix out of those that are to be announced.
+    fn forget(&mut self, prefix: &IpNet, group: &Group) {
+        if let Some(prefixes) = self.announce.get_mut(group) {
+            prefixes.remove(prefix);
+            if prefixes.is_empty() {
+                self.announce.remove(group);
             }
         }
     }

@@ -17,9 +17,11 @@ use tracing::debug;
 
 use crate::peer::Peer;
 use crate::route::Routes;
-use crate::status::Status;
+use crate::status::{State, Status};
 use listen::Listeners;
 use task::{Command, Inputs, Task};
+
+pub use listen::configured;
 
 /// Commands to a task that wait at most; more are dropped, because the first one says it all.
 const COMMANDS: usize = 4;
@@ -27,7 +29,11 @@ const COMMANDS: usize = 4;
 /// Connections that wait for their session at most.
 const INCOMING: usize = 4;
 
-/// What is known of each session, by the name of the peer.
+/// Routers of a range at most.
+const ROUTERS: usize = 64;
+
+/// What is known of each session, by the name of the peer: of a router of a range by that of the
+/// range, a slash and its address.
 pub type Statuses = BTreeMap<Arc<str>, Status>;
 
 /// What shall be announced, and to which routers.
@@ -140,13 +146,14 @@ impl Supervisor {
                 () = stop.cancelled() => return,
                 (stream, from) = self.listeners.accept() => {
                     let name = listen::name_of(&self.wanted.borrow(), from);
-                    if let Some(running) = name.and_then(|name| self.tasks.get(&name)) {
+                    if let Some(running) = name.and_then(|name| self.task_of(&name, &stop)) {
                         // A router that connects so often can wait.
                         drop(running.incoming.try_send(stream));
                     } else {
                         debug!(%from, "a connection of no router that is configured");
                     }
                 }
+                () = self.listeners.retry() => {}
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
                         return;
@@ -167,38 +174,73 @@ impl Supervisor {
     fn adjust(&mut self, stop: &CancellationToken) {
         let wanted = self.wanted.borrow_and_update().clone();
         self.listeners.adjust(&wanted);
-        self.tasks.retain(|name, _| wanted.peers.contains_key(name));
-        for (name, neighbor) in wanted.peers {
+        self.tasks.retain(|name, running| {
+            let Some(neighbor) = listen::neighbor_of(&wanted, name) else {
+                return false;
+            };
             let new = (neighbor, wanted.drained);
-            if let Some(running) = self.tasks.get(&name) {
-                running.neighbor.send_if_modified(|old| {
-                    let differs = old.0.peer != new.0.peer
-                        || !Arc::ptr_eq(&old.0.routes, &new.0.routes)
-                        || old.1 != new.1;
-                    if differs {
-                        *old = new;
-                    }
-                    differs
-                });
-                continue;
+            running.neighbor.send_if_modified(|old| {
+                let differs = old.0.peer != new.0.peer
+                    || !Arc::ptr_eq(&old.0.routes, &new.0.routes)
+                    || old.1 != new.1;
+                if differs {
+                    *old = new;
+                }
+                differs
+            });
+            true
+        });
+        for name in wanted.peers.keys() {
+            if !self.tasks.contains_key(name)
+                && let Some(neighbor) = listen::neighbor_of(&wanted, name)
+            {
+                self.begin(name, (neighbor, wanted.drained), stop);
             }
-            let (neighbor, neighbor_there) = watch::channel(new);
-            let (commands, commands_there) = mpsc::channel(COMMANDS);
-            let (incoming, incoming_there) = mpsc::channel(INCOMING);
-            let inputs = Inputs {
-                neighbor: neighbor_there,
-                commands: commands_there,
-                incoming: incoming_there,
-            };
-            let (statuses, tracker) = (self.statuses.clone(), self.tracker.clone());
-            let task = Task::new(Arc::clone(&name), inputs, statuses, tracker);
-            self.tracker.spawn(task.run(stop.clone()));
-            let running = Running {
-                neighbor,
-                commands,
-                incoming,
-            };
-            self.tasks.insert(name, running);
         }
+    }
+
+    /// Returns the task of a router that connects; one of a range may be new.
+    fn task_of(&mut self, name: &Arc<str>, stop: &CancellationToken) -> Option<&Running> {
+        if !self.tasks.contains_key(name) {
+            let new = {
+                let wanted = self.wanted.borrow();
+                (listen::neighbor_of(&wanted, name)?, wanted.drained)
+            };
+            let range = listen::configured(name);
+            let is_of_it = |other: &str| listen::configured(other) == range;
+            if self.tasks.keys().filter(|it| is_of_it(it)).count() >= ROUTERS {
+                let statuses = self.statuses.borrow().clone();
+                let is_up = |name: &str| {
+                    let status = statuses.get(name);
+                    status.is_some_and(|it| it.state == State::Established)
+                };
+                self.tasks.retain(|it, _| !is_of_it(it) || is_up(it));
+            }
+            if self.tasks.keys().filter(|it| is_of_it(it)).count() >= ROUTERS {
+                return None;
+            }
+            self.begin(name, new, stop);
+        }
+        self.tasks.get(name)
+    }
+
+    fn begin(&mut self, name: &Arc<str>, new: (Neighbor, bool), stop: &CancellationToken) {
+        let (neighbor, neighbor_there) = watch::channel(new);
+        let (commands, commands_there) = mpsc::channel(COMMANDS);
+        let (incoming, incoming_there) = mpsc::channel(INCOMING);
+        let inputs = Inputs {
+            neighbor: neighbor_there,
+            commands: commands_there,
+            incoming: incoming_there,
+        };
+        let (statuses, tracker) = (self.statuses.clone(), self.tracker.clone());
+        let task = Task::new(Arc::clone(name), inputs, statuses, tracker);
+        self.tracker.spawn(task.run(stop.clone()));
+        let running = Running {
+            neighbor,
+            commands,
+            incoming,
+        };
+        self.tasks.insert(Arc::clone(name), running);
     }
 }

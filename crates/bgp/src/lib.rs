@@ -17,6 +17,7 @@ pub mod notification;
 pub mod peer;
 pub mod route;
 pub mod session;
+pub mod shared;
 pub mod status;
 mod wire;
 

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 /// A router, and how the session with it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -57,6 +59,9 @@ pub enum PeerAddress {
     /// At the other end of this interface, at a link-local address that its router advertisements
     /// reveal.
     Interface(String),
+    /// Any that begins a session from an address of this range: each is a peer of its own, named
+    /// after this one and its address. No session is begun by this side.
+    Range(IpNet),
 }
 
 /// Which side connects.

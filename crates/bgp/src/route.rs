@@ -1,15 +1,17 @@
 //! What is announced to routers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::shared::SharedMap;
+
 /// The prefixes for one router, each with its attributes. Many prefixes with the same attributes
 /// should share them.
-pub type Routes = BTreeMap<IpNet, Arc<Attributes>>;
+pub type Routes = SharedMap<IpNet, Arc<Attributes>>;
 
 /// Attributes of a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -81,6 +81,9 @@ pub enum Start {
     Probe,
     /// At once: another node used it, or it is to be announced although another host has it.
     TakeOver,
+    /// Not yet: with duplicate address detection alone, so that it can begin at once later, with
+    /// [`Start::Probe`].
+    Ask,
 }
 
 /// What an address is doing.
@@ -88,7 +91,7 @@ pub enum Start {
 pub enum State {
     /// There is no interface for it. It is announced as soon as there is one.
     Waiting,
-    /// Duplicate address detection is running.
+    /// Duplicate address detection is running, or found no host and the address is to wait.
     Probing,
     /// It is announced and answered for.
     Announcing,

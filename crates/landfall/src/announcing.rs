@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_l2::driver::{Announcer, Config, Report, Wanted};
-use landfall_l2::fsm::{Announcement, Event, Scope, Start};
+use landfall_l2::fsm::{Announcement, Event, Scope, Start, State, Status};
 use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_l2::local_routes::LocalRoutes;
 use landfall_local::OpenAddresses;
@@ -39,6 +39,8 @@ struct Task {
     proxy: Arc<Proxy>,
     announcer: Announcer,
     routes: LocalRoutes,
+    /// The addresses with a route that an earlier process left: it announced them.
+    found: BTreeSet<IpAddr>,
     /// The addresses so far.
     before: BTreeSet<IpAddr>,
     /// How each began.
@@ -72,6 +74,7 @@ pub async fn start(
         announced,
         proxy: Arc::clone(proxy),
         announcer: handle,
+        found: routes.held().clone(),
         routes,
         before: BTreeSet::new(),
         starts: BTreeMap::new(),
@@ -108,13 +111,18 @@ impl Task {
             return self.routes;
         }
         let mut changes = self.proxy.changes().version();
-        // These may have been announced by an earlier process.
-        let mut start = Start::TakeOver;
+        let mut view = self.announcer.view();
         loop {
-            self.apply(start).await;
-            start = Start::Probe;
+            self.apply().await;
+            self.found.clear();
             let woken = async {
-                let change = tokio::time::timeout(LOOK, changes.changed()).await;
+                let change = async {
+                    tokio::select! {
+                        _ = changes.changed() => {}
+                        Ok(()) = view.changed() => {}
+                    }
+                };
+                let change = tokio::time::timeout(LOOK, change).await;
                 if change.is_ok() {
                     tokio::time::sleep(TOGETHER).await;
                 } else if let Err(error) = self.routes.refresh().await {
@@ -128,13 +136,14 @@ impl Task {
     }
 
     /// Lets exactly the addresses with listeners have routes and be announced.
-    async fn apply(&mut self, start: Start) {
+    async fn apply(&mut self) {
         let mut announcements = BTreeMap::new();
         for (addresses, scope) in &self.announced {
             for address in addresses.now() {
+                let start = self.starts.entry(address);
                 let announcement = Announcement {
                     interfaces: scope.clone(),
-                    start: *self.starts.entry(address).or_insert(start),
+                    start: *start.or_insert_with(|| start_of(address, &self.found)),
                     revision: 0,
                 };
                 announcements.insert(address, announcement);
@@ -145,7 +154,10 @@ impl Task {
         // What drains needs its route until the end.
         let open = self.proxy.addresses();
         let kept = self.before.intersection(&open).copied();
-        let routed: BTreeSet<IpAddr> = kept.chain(announcements.keys().copied()).collect();
+        let mut routed: BTreeSet<IpAddr> = kept.chain(announcements.keys().copied()).collect();
+        // This machine reaches the host, too, and the next process does not take it for its own.
+        let view = Arc::clone(&self.announcer.view().borrow());
+        routed.retain(|address| !view.addresses.get(address).is_some_and(is_refused));
         if routed != *self.routes.held() {
             for (address, error) in self.routes.set(&routed).await {
                 warn!(%address, %error, "its route could not be changed");
@@ -157,6 +169,21 @@ impl Task {
             ..Wanted::default()
         });
     }
+}
+
+/// Returns how an address begins, if earlier processes left routes of these.
+fn start_of(address: IpAddr, found: &BTreeSet<IpAddr>) -> Start {
+    if found.contains(&address) {
+        Start::TakeOver
+    } else {
+        Start::Probe
+    }
+}
+
+/// Returns whether another host has an address, or had it when it was asked last.
+fn is_refused(status: &Status) -> bool {
+    let asks = matches!(status.state, State::Conflicted | State::Probing);
+    asks && status.conflict.is_some()
 }
 
 async fn log(mut reports: mpsc::Receiver<Report>) {

@@ -6,19 +6,17 @@ use std::time::{Duration, Instant};
 /// What became of the datagrams of this node.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    patience: Duration,
+    window: Duration,
     sent: Option<Instant>,
 }
 
 // === impl Sending ===
 
 impl Sending {
-    /// Has sent nothing yet. `patience`: within it some datagram leaves a node that can send.
-    pub(crate) fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            sent: None,
-        }
+    /// Has sent nothing yet. `window`: the time within which some datagram leaves a node that can
+    /// send.
+    pub(crate) fn new(window: Duration) -> Self {
+        Self { window, sent: None }
     }
 
     /// Takes note of a datagram that left.
@@ -38,7 +36,7 @@ impl Sending {
                 | ErrorKind::PermissionDenied
         );
         let age = self.sent.map(|sent| now.saturating_duration_since(sent));
-        is_own && age.is_none_or(|age| age >= self.patience)
+        is_own && age.is_none_or(|age| age >= self.window)
     }
 }
 

@@ -1,9 +1,12 @@
 //! `BGPPeer` (`v1beta2`; the older `v1beta1` is read as well): a router, and the session with it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+use ipnet::IpNet;
 
 use crate::fields::Fields;
 use crate::selectors::Selectors;
@@ -42,8 +45,17 @@ pub struct BgpPeer {
     pub vrf: Option<String>,
     /// Whether both families are announced on one session.
     pub dual_stack: bool,
-    /// Whether only the router begins sessions: an annotation, which MetalLB does not have.
-    pub is_passive: bool,
+    /// Which routers alone begin sessions: an annotation, which MetalLB does not have.
+    pub passive: Option<Passive>,
+}
+
+/// Which routers begin sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passive {
+    /// The one with the address of the peer.
+    Router,
+    /// All with an address of this range, that of the peer among them.
+    Range(IpNet),
 }
 
 /// The AS of a router.
@@ -96,7 +108,7 @@ const LONGEST: Duration = Duration::from_secs(65_535);
 
 const DEFAULT_PORT: u16 = 179;
 
-/// The annotation by which only the router begins sessions.
+/// The annotation by which only the router begins sessions, or all routers of a range.
 pub const PASSIVE: &str = "landfall.dev/passive";
 
 // === impl BgpPeer ===
@@ -157,7 +169,7 @@ impl BgpPeer {
             multihop,
             vrf: None,
             dual_stack: false,
-            is_passive: false,
+            passive: None,
         };
         if !older {
             peer.read_newer(fields);
@@ -174,6 +186,47 @@ impl BgpPeer {
         self.dual_stack = fields.flag("dualStackAddressFamily").unwrap_or(false);
         // Without effect since MetalLB 0.15.
         fields.flag("disableMP");
+    }
+
+    /// Reads the annotation by which only routers begin sessions.
+    pub(crate) fn read_passive(
+        &mut self,
+        fields: &mut Fields<'_, '_>,
+        annotations: &BTreeMap<String, String>,
+    ) {
+        let value = annotations
+            .get(PASSIVE)
+            .map_or("false", |value| value.trim());
+        let range = value.parse::<IpNet>().map(|range| range.trunc());
+        self.passive = match (value, range) {
+            ("false", _) => None,
+            ("true", _) => Some(Passive::Router),
+            (_, Ok(range)) => Some(Passive::Range(range)),
+            (_, Err(_)) => {
+                let message = "neither true, false nor a range of addresses";
+                let remedy = "write true, false or, for example, 10.0.0.0/24";
+                fields.refuse_annotation(PASSIVE, value, message, remedy);
+                None
+            }
+        };
+        if self.passive.is_some() && self.vrf.is_some() {
+            let message = "sessions that routers begin are not accepted in a VRF";
+            let remedy = "remove vrf, or the annotation";
+            fields.refuse_annotation(PASSIVE, value, message, remedy);
+        }
+        let Some(Passive::Range(range)) = self.passive else {
+            return;
+        };
+        if !matches!(self.address, PeerAddress::Ip(address) if range.contains(&address)) {
+            let message = "the address of the peer is not in this range";
+            let remedy = "write the address of one of the routers in peerAddress";
+            fields.refuse_annotation(PASSIVE, value, message, remedy);
+        }
+        if self.bfd_profile.is_some() {
+            let message = "routers that are known by a range are not watched by BFD";
+            let remedy = "remove bfdProfile, or write a BGPPeer for each router";
+            fields.refuse_annotation(PASSIVE, value, message, remedy);
+        }
     }
 
     /// Returns why it can't be beside another one on a node that both are for: the field, its value

@@ -146,9 +146,9 @@ impl Config {
         self.profiles = Candidates::read(kind, rows, &last.profiles, findings, read).all();
         let kind = ResourceKind::BgpPeer;
         let read = |fields: &mut Fields<'_, '_>, row: &ResourceRow| {
-            let is_passive = fields.annotated_flag(&row.annotations, crate::bgp_peer::PASSIVE);
-            let read = BgpPeer::read(fields, row.api_version.ends_with("/v1beta1"));
-            read.map(|peer| BgpPeer { is_passive, ..peer })
+            let mut peer = BgpPeer::read(fields, row.api_version.ends_with("/v1beta1"))?;
+            peer.read_passive(fields, &row.annotations);
+            Some(peer)
         };
         let candidates = Candidates::read(kind, rows, &last.peers, findings, read);
         self.peers = candidates.admit(findings, |peers, peer| {

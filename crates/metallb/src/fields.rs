@@ -1,7 +1,7 @@
 //! Reading the fields of a spec one by one, so that everything that is wrong with it is found in
 //! one go, each with its path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -65,25 +65,16 @@ impl<'v, 'f> Fields<'v, 'f> {
         self.reasons.push(refusal(&path, value, message, remedy));
     }
 
-    /// Returns whether an annotation of the object is `true`, and adds what is wrong with any other
-    /// value.
-    pub(crate) fn annotated_flag(
+    /// Adds what is wrong with an annotation.
+    pub(crate) fn refuse_annotation(
         &mut self,
-        annotations: &BTreeMap<String, String>,
         key: &str,
-    ) -> bool {
-        let value = annotations.get(key).map_or("false", |value| value.trim());
-        if !matches!(value, "true" | "false") {
-            let path = annotation_field(key);
-            let reason = refusal(
-                &path,
-                value,
-                "neither true nor false",
-                "write true or false",
-            );
-            self.reasons.push(reason);
-        }
-        value == "true"
+        value: &str,
+        message: &str,
+        remedy: &str,
+    ) {
+        let reason = refusal(&annotation_field(key), value, message, remedy);
+        self.reasons.push(reason);
     }
 
     /// Adds what is wrong with a field whose value must not be shown, or that is missing.

@@ -41,7 +41,9 @@ mod time;
 pub use admission::{Proposal, Verdict};
 pub use bfd_profile::BfdProfile;
 pub use bgp_advertisement::{BgpAdvertisement, CommunityRef};
-pub use bgp_peer::{BgpPeer, PASSIVE, Password, PasswordSource, PeerAddress, RemoteAsn, Timers};
+pub use bgp_peer::{
+    BgpPeer, PASSIVE, Passive, Password, PasswordSource, PeerAddress, RemoteAsn, Timers,
+};
 pub use community::{Communities, CommunityValue};
 pub use config::{Advertised, BgpAdvertised, Config};
 pub use findings::{Findings, ObjectName};

@@ -2,6 +2,7 @@
 //! each has anyway, is counted for its Service, namespace and source as descriptors are. Decides
 //! nothing: see [`crate::admission`].
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -26,13 +27,15 @@ const READ: usize = UNIT;
 #[derive(Debug)]
 pub(crate) struct MemoryOwner {
     account: Arc<Account>,
-    source: Option<Source>,
+    /// The address that it counts for.
+    source: Option<IpAddr>,
 }
 
 /// A hold on memory.
 #[derive(Debug)]
 pub(crate) struct MemoryHold {
     payer: Arc<MemoryOwner>,
+    source: Option<Source>,
     held: Held,
 }
 
@@ -69,15 +72,20 @@ impl MemoryOwner {
     pub(crate) fn new(account: Arc<Account>, inbound: &Inbound) -> Arc<Self> {
         // As at the accept: trusted peers bring the clients of many.
         let direct = inbound.client == inbound.peer;
-        let source = direct.then(|| account.budget().source(inbound.client.ip()));
+        let source = direct.then(|| inbound.client.ip());
         Arc::new(Self { account, source })
     }
 
     /// Takes so many units, unless that is more than its share.
     pub(crate) fn take(self: &Arc<Self>, units: u8) -> Option<MemoryHold> {
-        let held = self.account.take_memory(units, self.source).ok()?;
+        // Most connections never take any.
+        let source = self
+            .source
+            .map(|source| self.account.budget().source(source));
+        let held = self.account.take_memory(units, source).ok()?;
         Some(MemoryHold {
             payer: self.clone(),
+            source,
             held,
         })
     }
@@ -95,7 +103,7 @@ impl MemoryHold {
 impl Drop for MemoryHold {
     fn drop(&mut self) {
         let payer = &*self.payer;
-        payer.account.give_back_memory(payer.source, self.held);
+        payer.account.give_back_memory(self.source, self.held);
     }
 }
 

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::TaskTracker;
 
 use crate::counters;
 use crate::engine::{Capacity, Command, Engine};
@@ -41,10 +40,9 @@ impl Worker {
             .enable_all()
             .event_interval(EVENT_INTERVAL)
             .build()?;
-        let tasks = TaskTracker::new();
         let engine = {
             let _inside = runtime.enter();
-            Engine::new(receiver, resume, tasks.clone(), capacity)?
+            Engine::new(receiver, resume, capacity)?
         };
         let thread = std::thread::Builder::new()
             .name(format!("worker-{index}"))
@@ -52,7 +50,6 @@ impl Worker {
                 counters::set_worker(index);
                 runtime.block_on(engine.run());
                 // Tasks were asked to end by the shutdown; the runtime drops what is left.
-                tasks.close();
             })?;
         Ok(Self {
             commands,

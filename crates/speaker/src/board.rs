@@ -9,9 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_l2::election::{self, Advertisement, Election, Node, NotAnnounced, Rules};
+use landfall_l2::election::{
+    self, Advertisement, Election, Node, NotAnnounced, Rules, fingerprint,
+};
 use landfall_l2::fsm::{Scope, Start};
 use landfall_model::ServiceKey;
+
+use crate::metadata::Refused;
+
+/// An owner is taken to announce a new address once it has had it for so many looks and reported no
+/// host that has it: it has asked by then, and what it found has arrived.
+const NEW: u8 = 2;
+
+/// The same of an address that a host had: it may be that the owner does not know of it.
+const REFUSED: u8 = 60;
 
 /// A Service with addresses, as far as elections need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +37,9 @@ pub struct ServiceFacts {
     pub has_endpoints: bool,
     /// The nodes with a serving endpoint; empty where they do not matter.
     pub endpoint_nodes: BTreeSet<String>,
+    /// The addresses that this node is to serve itself and leaves to others, which matters to
+    /// routes alone: elections know it of all nodes.
+    pub unserved: BTreeSet<IpAddr>,
     /// For each address the advertisements that apply, by their place in the list of the Board.
     pub advertisements: Vec<BTreeSet<usize>>,
 }
@@ -49,6 +63,10 @@ pub struct Board {
     addresses: BTreeMap<IpAddr, Elected>,
     nodes: Vec<Node>,
     advertisements: Vec<BoardAdvertisement>,
+    /// The addresses that nodes, this one too, do not announce because other hosts have them.
+    refused: BTreeMap<String, Refused>,
+    /// What was there at the start was announced, whichever node did so.
+    is_announced_at_start: bool,
     /// Whether everything that was there at the start is known: an address that appears afterwards
     /// is new.
     is_current: bool,
@@ -60,10 +78,15 @@ struct Elected {
     services: BTreeSet<ServiceKey>,
     owner: Option<String>,
     nowhere: Option<NotAnnounced>,
-    /// No node has announced it yet, as far as this one knows.
-    is_new: bool,
+    /// While this is not zero, no node is known to have announced it: another host may have it.
+    /// So many looks are left until its owner, if that is another node, is taken to announce it.
+    unsettled: u8,
+    /// A node was elected for it before.
+    is_old: bool,
     /// How this node begins, or began, to announce it.
     start: Start,
+    /// Another node may have announced it before this one.
+    took_over: bool,
 }
 
 /// An address that this node announces.
@@ -73,6 +96,8 @@ pub struct Owned {
     pub interfaces: Scope,
     /// How it begins.
     pub start: Start,
+    /// Another node may have announced it before.
+    pub took_over: bool,
 }
 
 // === impl Board ===
@@ -87,13 +112,103 @@ impl Board {
             addresses: BTreeMap::new(),
             nodes: Vec::new(),
             advertisements: Vec::new(),
+            refused: BTreeMap::new(),
+            is_announced_at_start: false,
             is_current: false,
         }
     }
 
+    /// From now on what is there at the start counts as announced.
+    pub fn assume_announced(&mut self) {
+        self.is_announced_at_start = true;
+    }
+
     /// Takes that everything is known that was there at the start.
     pub fn set_current(&mut self) {
+        self.begin();
         self.is_current = true;
+    }
+
+    /// Decides for what this node is elected for at its start whether another node announces it:
+    /// the one that is elected without this one, unless it reports a host that has the address.
+    pub fn begin(&mut self) {
+        if self.is_announced_at_start {
+            return;
+        }
+        let others = self.nodes.iter().filter(|it| *it.name != *self.own);
+        let others: Vec<Node> = others.cloned().collect();
+        let mut addresses = std::mem::take(&mut self.addresses);
+        let is_own = |elected: &Elected| elected.owner.as_deref() == Some(&*self.own);
+        for (address, elected) in addresses.iter_mut().filter(|(_, it)| is_own(it)) {
+            let services = self.services_of(*address, elected);
+            let election = election::elect(*address, &services, &others, self.rules);
+            let announces = election.owner();
+            if announces.is_none() || self.is_refused(*address, announces) {
+                elected.unsettled = elected.unsettled.max(NEW);
+                elected.start = Start::Probe;
+            } else {
+                elected.unsettled = 0;
+                elected.start = Start::TakeOver;
+            }
+        }
+        self.addresses = addresses;
+    }
+
+    /// Takes which addresses nodes do not announce because other hosts have them.
+    pub fn set_refused(&mut self, refused: BTreeMap<String, Refused>) {
+        if refused == self.refused {
+            return;
+        }
+        self.refused = refused;
+        let mut addresses = std::mem::take(&mut self.addresses);
+        for (address, elected) in &mut addresses {
+            if self.is_refused(*address, elected.owner.as_deref()) {
+                elected.unsettled = REFUSED;
+                if !self.is_current {
+                    elected.start = Start::Probe;
+                }
+            }
+        }
+        self.addresses = addresses;
+    }
+
+    /// Returns whether a node reports that a host has an address, or its owner may mean it.
+    fn is_refused(&self, address: IpAddr, owner: Option<&str>) -> bool {
+        let mut all = self.refused.values().map(|it| &it.addresses);
+        let of_owner = owner.and_then(|owner| self.refused.get(owner));
+        of_owner.is_some_and(|it| it.are_many)
+            || (all.clone().any(|it| !it.is_empty())
+                && all.any(|it| it.contains(&fingerprint(address))))
+    }
+
+    /// Takes that this node announces an address.
+    pub fn set_announced(&mut self, address: IpAddr) {
+        if let Some(elected) = self.addresses.get_mut(&address) {
+            elected.unsettled = 0;
+        }
+    }
+
+    /// Returns whether time decides if owners announce their addresses.
+    pub fn is_unsettled(&self) -> bool {
+        let of_others = |it: &Elected| it.owner.as_deref().is_some_and(|it| it != &*self.own);
+        let mut addresses = self.addresses.values();
+        addresses.any(|it| it.unsettled > 0 && of_others(it))
+    }
+
+    /// One comparison with what other nodes have.
+    pub fn look(&mut self) {
+        let mut addresses = std::mem::take(&mut self.addresses);
+        for (address, elected) in &mut addresses {
+            let owner = elected.owner.as_deref();
+            if elected.unsettled > 0 && owner.is_some_and(|it| it != &*self.own) {
+                elected.unsettled = if self.is_refused(*address, owner) {
+                    REFUSED
+                } else {
+                    elected.unsettled - 1
+                };
+            }
+        }
+        self.addresses = addresses;
     }
 
     /// Takes a Service, or that there is none of this name with an address. Returns whether
@@ -120,13 +235,15 @@ impl Board {
     fn set_holder(&mut self, address: IpAddr, key: &ServiceKey) {
         let facts = self.services.get(key);
         if facts.is_some_and(|facts| facts.addresses.contains(&address)) {
-            let is_new = self.is_current;
+            let is_old = !self.is_current;
             let elected = self.addresses.entry(address).or_insert_with(|| Elected {
                 services: BTreeSet::new(),
                 owner: None,
                 nowhere: None,
-                is_new,
+                unsettled: if is_old { 0 } else { NEW },
+                is_old,
                 start: Start::TakeOver,
+                took_over: is_old,
             });
             elected.services.insert(key.clone());
         } else if let Some(elected) = self.addresses.get_mut(&address) {
@@ -180,7 +297,8 @@ impl Board {
         true
     }
 
-    fn node(&self, name: &str) -> Option<&Node> {
+    /// The node with this name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
         let place = self
             .nodes
             .binary_search_by(|it| it.name.as_str().cmp(name))
@@ -252,6 +370,11 @@ impl Board {
         self.addresses.get(&address)?.owner.as_deref()
     }
 
+    /// What is known of a Service with addresses.
+    pub fn facts(&self, key: &ServiceKey) -> Option<&ServiceFacts> {
+        self.services.get(key)
+    }
+
     /// The Services that hold an address.
     pub fn holders(&self, address: IpAddr) -> impl Iterator<Item = &ServiceKey> {
         let elected = self.addresses.get(&address);
@@ -271,6 +394,7 @@ impl Board {
             let owned = Owned {
                 interfaces: self.interfaces(*address, elected),
                 start: elected.start,
+                took_over: elected.took_over,
             };
             (*address, owned)
         })
@@ -331,14 +455,17 @@ impl Elected {
             return;
         }
         if owner.as_deref() == Some(own) {
-            self.start = if self.is_new && self.owner.is_none() {
+            self.start = if self.unsettled > 0 {
                 Start::Probe
             } else {
                 Start::TakeOver
             };
+            self.took_over = self.is_old;
         }
-        // From now on another host that has it is an older owner, or a conflict that was seen.
-        self.is_new &= owner.is_none();
+        if self.unsettled > 0 {
+            self.unsettled = self.unsettled.max(NEW);
+        }
+        self.is_old |= owner.is_some();
         self.owner = owner;
     }
 }

@@ -1,6 +1,8 @@
 //! What this node announces, and what it says about it: everything that is known comes in here.
 //! No I/O, no clock.
 
+mod serving;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use landfall_engine::follow::Follower;
 use landfall_l2::driver::{View as Announced, Wanted};
 use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
-use landfall_l2::fsm::{Announcement, Scope, Start, State};
+use landfall_l2::fsm::{Announcement, Scope, Start, State, Status};
 use landfall_l2::interfaces::Interface;
 use landfall_membership::driver::View as Members;
 use landfall_metallb::Config;
@@ -57,6 +59,10 @@ pub struct Decider {
     interfaces: Option<Vec<Interface>>,
     /// What of this node is not to be relied on.
     unsteady: BTreeSet<Part>,
+    /// The addresses that this node serves a part of, while another one serves all of them.
+    left: BTreeSet<IpAddr>,
+    /// The addresses that this node is elected for and another host has.
+    refused: BTreeSet<IpAddr>,
     reported: BTreeMap<String, Metadata>,
     /// This node announces what it is elected for.
     is_current: bool,
@@ -81,6 +87,8 @@ impl Decider {
             members: Arc::default(),
             interfaces: None,
             unsteady: BTreeSet::new(),
+            left: BTreeSet::new(),
+            refused: BTreeSet::new(),
             reported: BTreeMap::new(),
             is_current: false,
             plane: None,
@@ -91,11 +99,11 @@ impl Decider {
     /// The same, with every node taken for alive, as MetalLB does without memberlist: so do
     /// speakers of both elect the same node while one replaces the other.
     #[must_use]
-    pub fn assuming_all_alive(self) -> Self {
-        Self {
-            assumes_all_alive: true,
-            ..self
-        }
+    pub fn assuming_all_alive(mut self) -> Self {
+        self.assumes_all_alive = true;
+        // By MetalLB's speakers, which report nothing.
+        self.board.assume_announced();
+        self
     }
 
     /// The same, with Services that the nodes serve themselves.
@@ -140,8 +148,9 @@ impl Decider {
             if is_own_node {
                 self.router.take_leaving(&self.world);
             }
-            self.router.settle(&self.config);
+            self.router.settle();
         }
+        self.leave_to_others();
     }
 
     fn take_resources(&mut self) {
@@ -180,7 +189,7 @@ impl Decider {
             self.router
                 .take(&self.config, &row.key, Some((&**row, facts)));
         }
-        self.router.settle(&self.config);
+        self.router.settle();
         let facts = facts.into_iter();
         let facts = facts.map(|(row, facts)| (row.key.clone(), facts));
         self.board.set_advertisements(advertisements, facts);
@@ -206,6 +215,10 @@ impl Decider {
         if let Some(plane) = &mut self.plane {
             plane.take(&self.world, key);
         }
+        self.take_facts_of(key);
+    }
+
+    fn take_facts_of(&mut self, key: &ServiceKey) {
         let row = self.world.service(key);
         let facts = row.as_ref().and_then(|row| self.facts(row));
         let taken = row.as_deref().zip(facts.as_ref());
@@ -215,7 +228,13 @@ impl Decider {
 
     fn facts(&self, row: &ServiceRow) -> Option<ServiceFacts> {
         let served = self.plane.as_ref().and_then(|plane| plane.get(&row.key));
-        layer2::service(&self.config, &self.world, row, served)
+        let mut facts = layer2::service(&self.config, &self.world, row, served)?;
+        if let (Some(plane), Some(served)) = (&self.plane, served) {
+            let is_unserved = |it: &IpAddr| !plane.is_routed(*it) || self.left.contains(it);
+            let unserved = served.addresses.iter().copied();
+            facts.unserved = unserved.filter(is_unserved).collect();
+        }
+        Some(facts)
     }
 
     /// Takes which other speakers are alive, and what they report.
@@ -236,7 +255,12 @@ impl Decider {
     pub fn take_unsteady(&mut self, unsteady: BTreeSet<Part>) {
         if unsteady != self.unsteady {
             self.unsteady = unsteady;
+            let is_out = self.unsteady.contains(&Part::DataPlane);
+            let is_news = self.router.set_unhealthy(is_out);
             self.take_reported();
+            if is_news {
+                self.evaluate();
+            }
         }
     }
 
@@ -245,16 +269,22 @@ impl Decider {
         let reported = peers
             .filter_map(|(name, peer)| Some((name.to_string(), Metadata::decode(&peer.metadata)?)));
         let mut reported: BTreeMap<_, _> = reported.collect();
-        if self.interfaces.is_some() || !self.unsteady.is_empty() {
+        let fails = !self.unsteady.is_empty() || !self.refused.is_empty();
+        if self.interfaces.is_some() || fails {
             reported.insert(self.own.to_string(), self.metadata());
         }
         let changed = reported != self.reported;
         self.reported = reported;
+        // Before another node is elected for what they are about.
+        let refused = self.reported.iter();
+        let refused = refused.map(|(name, it)| (name.clone(), it.refused.clone()));
+        self.board.set_refused(refused.collect());
         if changed {
             self.evaluate();
         } else {
             self.evaluate_nodes();
         }
+        self.leave_to_others();
     }
 
     /// The names of the other members.
@@ -267,11 +297,12 @@ impl Decider {
         let mut metadata =
             Metadata::new(self.session, self.interfaces.as_deref().unwrap_or_default());
         metadata.is_starting = !self.is_current;
+        metadata.refused.addresses = self.refused.iter().copied().map(fingerprint).collect();
         for part in &self.unsteady {
             match part {
                 Part::Interface(name) => metadata.unsteady.extend([name.clone()]),
                 Part::Address(address) => metadata.unserved.extend([fingerprint(*address)]),
-                Part::Sockets => metadata.is_silent = true,
+                Part::Sockets | Part::DataPlane => metadata.is_silent = true,
             }
         }
         metadata
@@ -280,6 +311,49 @@ impl Decider {
     /// Returns whether everything is known that was there at the start.
     pub fn is_synced(&self) -> bool {
         self.world.synced()
+    }
+
+    /// Takes what becomes of the addresses that this node is elected for.
+    pub fn take_announced(&mut self, announced: &BTreeMap<IpAddr, Status>) {
+        let mut refused = BTreeSet::new();
+        for (address, status) in announced {
+            match status.state {
+                State::Announcing => self.board.set_announced(*address),
+                // It is asked again, and a conflict of a time before was over then.
+                State::Conflicted | State::Probing if status.conflict.is_some() => {
+                    refused.insert(*address);
+                }
+                State::Conflicted | State::Probing | State::Waiting => {}
+            }
+        }
+        if refused != self.refused {
+            self.refused = refused;
+            self.take_reported();
+        }
+    }
+
+    /// Returns whether time decides if other nodes announce what they are elected for.
+    pub fn is_unsettled(&self) -> bool {
+        self.board.is_unsettled()
+    }
+
+    /// Compares with what other nodes have, a second after the last time.
+    pub fn look(&mut self) {
+        self.board.look();
+    }
+
+    /// What this node is to ask for before it takes part: of what it is elected for that which no
+    /// other node announces, so that it can begin without a probe.
+    pub fn asks(&mut self) -> Wanted {
+        self.board.begin();
+        let mut wanted = self.wanted();
+        wanted
+            .announcements
+            .retain(|_, it| it.start == Start::Probe);
+        for announcement in wanted.announcements.values_mut() {
+            announcement.start = Start::Ask;
+        }
+        wanted
     }
 
     /// From now on an address that appears is new.
@@ -328,7 +402,7 @@ impl Decider {
             }
             for key in self.board.holders(address) {
                 let entry = all.entry(key.clone()).or_default();
-                entry.took_over |= owned.start == Start::TakeOver;
+                entry.took_over |= owned.took_over;
                 if let Scope::Only(names) = &owned.interfaces {
                     entry.through.extend(names.iter().cloned());
                 }

@@ -16,7 +16,7 @@ use landfall_model::rows::ServiceRow;
 use landfall_model::view::AnnouncementView;
 
 use crate::board::Board;
-use crate::routes::is_for;
+use crate::routes::{Withheld, is_for};
 use crate::routing::Router;
 
 /// A Service, with what one node or each of a cluster does for it.
@@ -175,6 +175,11 @@ impl Known<'_> {
             Some(Err(why)) => return said(Said::not(Some(why.reason()), why.to_string())),
             Some(Ok(offering)) => offering,
         };
+        let facts = self.board.facts(key);
+        if facts.is_some_and(|it| it.unserved.contains(&address)) {
+            let why = Withheld::NotServed;
+            return said(Said::not(Some(why.reason()), why.to_string()));
+        }
         if routing.peers.is_empty() {
             return said(Said::not(None, "no BGPPeer selects this node"));
         }

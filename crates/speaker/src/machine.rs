@@ -89,6 +89,7 @@ impl Machine {
             name: Arc::clone(&self.name),
             labels: BTreeMap::new(),
             network_unavailable: false,
+            is_unhealthy: false,
             excluded: false,
         };
         let (found, findings) = self.config.peers_on(&node.labels);
@@ -99,7 +100,7 @@ impl Machine {
             let spec = desired(peer, profile, key.namespace(), router_id);
             peers.insert(key.name().into(), spec);
         }
-        let mut all = Offers::default();
+        let mut all = Offers::new(&self.config, peers.keys());
         for (row, addresses) in services {
             let facts = ServiceFacts {
                 addresses: addresses.clone(),
@@ -114,7 +115,7 @@ impl Machine {
         }
         let problems = self.problems.iter().cloned();
         Routing {
-            union: all.unite(&self.config, peers.keys(), &before.union),
+            union: all.unite(&before.union),
             peers,
             is_leaving: false,
             problems: problems.chain(findings.reasons()).collect(),

@@ -16,6 +16,7 @@ const DRAINING: u8 = 1;
 const INCOMPLETE: u8 = 2;
 const STARTING: u8 = 4;
 const SILENT: u8 = 8;
+const MANY_REFUSED: u8 = 16;
 const MAC: usize = 6;
 
 /// What the length of a name leaves room for. The kernel allows 15 bytes.
@@ -26,6 +27,13 @@ const LENGTH: u8 = 0x1f;
 
 /// So many addresses that the node can't serve are reported. With more of them it is silent.
 const MOST_UNSERVED: usize = 8;
+
+/// So many addresses that other hosts have are reported. With more of them any may be one.
+const MOST_REFUSED: usize = 8;
+
+/// What an entry without a name says of an address: the node can't serve it, or a host has it.
+const UNSERVED: u8 = 0;
+const REFUSED: u8 = 1;
 
 /// What a node reports the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +59,17 @@ pub struct Metadata {
     pub is_silent: bool,
     /// The addresses that the node is to serve itself and can't, by their fingerprints.
     pub unserved: BTreeSet<u32>,
+    /// The addresses that the node does not announce, because another host has them.
+    pub refused: Refused,
+}
+
+/// Addresses that other hosts have, as a node reports them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// By their fingerprints.
+    pub addresses: BTreeSet<u32>,
+    /// There are more than could be named.
+    pub are_many: bool,
 }
 
 // === impl Metadata ===
@@ -75,17 +94,20 @@ impl Metadata {
     }
 
     /// Returns the encoding, of [`LIMIT`] bytes at most. Interfaces that find no room are left out.
-    /// An entry without a name is an address that the node can't serve.
+    /// An entry without a name is about an address.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, 0];
         bytes.extend_from_slice(&self.session.to_be_bytes());
         let is_silent = self.is_silent || self.unserved.len() > MOST_UNSERVED;
-        let unserved = self.unserved.iter().take(MOST_UNSERVED);
-        for fingerprint in unserved.filter(|_| !is_silent) {
+        let unserved = self.unserved.iter().filter(|_| !is_silent);
+        let unserved = unserved.map(|it| (it, UNSERVED)).take(MOST_UNSERVED);
+        let refused = self.refused.addresses.iter().map(|it| (it, REFUSED));
+        for (fingerprint, kind) in unserved.chain(refused.take(MOST_REFUSED)) {
             bytes.push(0);
             bytes.extend_from_slice(&fingerprint.to_be_bytes());
-            bytes.resize(bytes.len() + MAC - size_of::<u32>(), 0);
+            bytes.extend_from_slice(&[kind, 0]);
         }
+        let are_many = self.refused.are_many || self.refused.addresses.len() > MOST_REFUSED;
         let mut is_incomplete = self.is_incomplete;
         for (name, mac) in &self.interfaces {
             match u8::try_from(name.len()) {
@@ -105,7 +127,8 @@ impl Metadata {
             *flags = u8::from(self.is_draining) * DRAINING
                 + u8::from(is_incomplete) * INCOMPLETE
                 + u8::from(self.is_starting) * STARTING
-                + u8::from(is_silent) * SILENT;
+                + u8::from(is_silent) * SILENT
+                + u8::from(are_many) * MANY_REFUSED;
         }
         bytes
     }
@@ -125,14 +148,19 @@ impl Metadata {
             is_silent: flags & SILENT != 0,
             ..Self::default()
         };
+        read.refused.are_many = flags & MANY_REFUSED != 0;
         while let Some((length, rest)) = bytes.split_first() {
             let (name, rest) = rest.split_at_checked(usize::from(*length & LENGTH))?;
             let (mac, rest) = rest.split_first_chunk::<MAC>()?;
             bytes = rest;
             let name = str::from_utf8(name).ok()?.to_owned();
             if name.is_empty() {
-                let fingerprint = mac.first_chunk().copied().map(u32::from_be_bytes);
-                read.unserved.extend(fingerprint);
+                let &[a, b, c, d, kind, _] = mac;
+                let of_kind = match kind {
+                    REFUSED => &mut read.refused.addresses,
+                    _ => &mut read.unserved,
+                };
+                of_kind.insert(u32::from_be_bytes([a, b, c, d]));
                 continue;
             }
             for (bit, set) in [
@@ -206,6 +234,7 @@ mod tests {
         reported.without_arp.clone_from(&eth1);
         reported.without_ndp.insert("eth0".to_owned());
         reported.unserved = BTreeSet::from([7, 0xc000_0201]);
+        reported.refused.addresses = BTreeSet::from([8, 0xc000_0201]);
         assert_eq!(Metadata::decode(&reported.encode()), Some(reported));
     }
 
@@ -258,6 +287,18 @@ mod tests {
         reported.unserved = (0..9).collect();
         let many = Metadata::decode(&reported.encode()).unwrap().inability();
         assert!(many.ipv4 && many.ipv6);
+    }
+
+    #[test]
+    fn of_more_addresses_of_other_hosts_than_could_be_named_it_is_said_that_there_are_more() {
+        let mut reported = metadata(&["eth0"]);
+        reported.refused.addresses = (0..8).collect();
+        reported.unserved = (0..8).collect();
+        let few = Metadata::decode(&reported.encode()).unwrap();
+        assert_eq!(few, reported);
+        reported.refused.addresses = (0..9).collect();
+        let many = Metadata::decode(&reported.encode()).unwrap().refused;
+        assert!(many.are_many && many.addresses.len() == 8);
     }
 
     proptest! {

@@ -65,13 +65,14 @@ pub fn desired(
                 metallb::RemoteAsn::Internal => RemoteAsn::Internal,
                 metallb::RemoteAsn::External => RemoteAsn::External,
             },
-            address: match &peer.address {
-                metallb::PeerAddress::Ip(address) => PeerAddress::Ip(*address),
-                metallb::PeerAddress::Interface(name) => PeerAddress::Interface(name.clone()),
+            address: match (&peer.address, peer.passive) {
+                (_, Some(metallb::Passive::Range(range))) => PeerAddress::Range(range),
+                (metallb::PeerAddress::Ip(address), _) => PeerAddress::Ip(*address),
+                (metallb::PeerAddress::Interface(name), _) => PeerAddress::Interface(name.clone()),
             },
             port: peer.port,
             source: peer.source,
-            mode: if peer.is_passive {
+            mode: if peer.passive.is_some() {
                 Mode::Passive
             } else {
                 Mode::Active

@@ -47,6 +47,8 @@ pub struct Plane {
     profiles: Vec<Option<ProviderProfile>>,
     accepted: BTreeMap<ServiceKey, Accepted>,
     serves: Arc<Serves>,
+    /// The addresses whose packets this node takes; `None`: all of them.
+    routed: Option<BTreeSet<IpAddr>>,
 }
 
 // === impl Plane ===
@@ -61,7 +63,25 @@ impl Plane {
             profiles,
             accepted: BTreeMap::new(),
             serves: Arc::default(),
+            routed: None,
         }
+    }
+
+    /// Takes the addresses whose packets this node takes. Returns those that it took before, or
+    /// takes now, and not both.
+    pub fn take_routed(&mut self, routed: &BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
+        let before = self.routed.replace(routed.clone());
+        let Some(before) = before else {
+            let served = self.serves.values().flat_map(|it| &it.addresses);
+            return served.copied().collect();
+        };
+        before.symmetric_difference(routed).copied().collect()
+    }
+
+    /// Returns whether packets for an address that this node is to serve get to it.
+    pub fn is_routed(&self, address: IpAddr) -> bool {
+        let routed = self.routed.as_ref();
+        routed.is_none_or(|routed| routed.contains(&address))
     }
 
     /// Evaluates all Services again.

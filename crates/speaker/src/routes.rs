@@ -4,9 +4,12 @@
 //!  Service ──offers──> (prefix, advertisement)* ──union──> routes of each router
 //! ```
 //!
+//! A change of a Service changes the routes of its own prefixes, and nothing else is read.
+//!
 //! No node is elected: each that can deliver the packets of a Service announces it, and the routers
 //! spread connections over them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -14,6 +17,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use landfall_bgp::route::{Attributes, Community, LargeCommunity, Routes};
+use landfall_bgp::shared::SharedMap;
 use landfall_metallb::{BgpAdvertised, BgpAdvertisement, CommunityValue, Config};
 use landfall_model::rows::{Family, NodeRow, ServiceRow};
 use landfall_model::{ServiceKey, Uid};
@@ -43,6 +47,8 @@ pub struct OwnNode {
     pub network_unavailable: bool,
     /// It is excluded from load balancers, and that counts.
     pub excluded: bool,
+    /// What delivers its packets fails.
+    pub is_unhealthy: bool,
 }
 
 /// Why a node announces nothing of a Service by BGP.
@@ -58,16 +64,43 @@ pub enum Withheld {
     NetworkUnavailable,
     /// The label of the node excludes it.
     Excluded,
+    /// What delivers packets on the node fails.
+    Unhealthy,
     /// The policy is Local, and no endpoint on this node serves.
     NoLocalEndpoint,
     /// No endpoint serves.
     NoEndpoint,
+    /// This node is to serve it itself, and can't, or not yet.
+    NotServed,
 }
 
-/// What each Service offers from this node, kept Service by Service.
+/// What the Services offer from this node, and to which routers that is.
 #[derive(Clone, Debug, Default)]
 pub struct Offers {
     by_service: BTreeMap<ServiceKey, Offered>,
+    /// How many Services offer each prefix by each advertisement.
+    by_prefix: BTreeMap<IpNet, BTreeMap<usize, usize>>,
+    audiences: Vec<Audience>,
+    /// By the advertisements that say something of a prefix: so do prefixes share them.
+    attributes: BTreeMap<BTreeSet<usize>, Arc<Attributes>>,
+    /// The attributes of each advertisement.
+    of_advertisement: Vec<Attributes>,
+    changed: Changed,
+}
+
+/// What changed since routes were put together.
+#[derive(Clone, Debug, Default)]
+struct Changed {
+    everything: bool,
+    services: BTreeSet<ServiceKey>,
+    prefixes: BTreeSet<IpNet>,
+}
+
+/// Routers that are sent the same routes, because the same advertisements are for them.
+#[derive(Clone, Debug)]
+struct Audience {
+    advertisements: BTreeSet<usize>,
+    peers: BTreeSet<Arc<str>>,
 }
 
 /// What a Service offers.
@@ -86,6 +119,10 @@ pub struct Sent {
     pub uid: Uid,
     /// The routers that are sent something of it.
     pub peers: BTreeSet<Arc<str>>,
+    /// Its addresses.
+    pub addresses: BTreeSet<IpAddr>,
+    /// The prefixes that some router is sent.
+    pub prefixes: BTreeSet<IpNet>,
 }
 
 /// The routes of each router, and which Services they are of.
@@ -94,11 +131,7 @@ pub struct Union {
     /// By router.
     pub routes: BTreeMap<Arc<str>, Arc<Routes>>,
     /// The Services of which some router is sent something.
-    pub sent: BTreeMap<ServiceKey, Sent>,
-    /// Their addresses.
-    pub addresses: BTreeMap<ServiceKey, BTreeSet<IpAddr>>,
-    /// The Services of each prefix.
-    pub services_at: BTreeMap<IpNet, BTreeSet<ServiceKey>>,
+    pub sent: SharedMap<ServiceKey, Sent>,
 }
 
 // === impl OwnNode ===
@@ -112,6 +145,7 @@ impl OwnNode {
             labels: row.labels.clone(),
             network_unavailable: row.network_unavailable,
             excluded: row.labels.contains_key(excluded_by) && !ignore_exclude_label,
+            is_unhealthy: false,
         }
     }
 }
@@ -119,21 +153,56 @@ impl OwnNode {
 // === impl Offers ===
 
 impl Offers {
-    /// Takes what a Service offers, or that there is no such Service. Returns whether that changed.
-    pub fn set(&mut self, key: &ServiceKey, offered: Option<Offered>) -> bool {
-        if self.by_service.get(key) == offered.as_ref() {
-            return false;
+    /// Nothing, to be offered to these routers by the advertisements of `config`.
+    pub fn new<'a>(config: &Config, peers: impl Iterator<Item = &'a Arc<str>>) -> Self {
+        let advertisements = config.bgp_advertisements();
+        Self {
+            audiences: audiences(advertisements, peers),
+            of_advertisement: advertisements.iter().map(attributes).collect(),
+            changed: Changed {
+                everything: true,
+                ..Changed::default()
+            },
+            ..Self::default()
         }
-        match offered {
-            Some(offered) => drop(self.by_service.insert(key.clone(), offered)),
-            None => drop(self.by_service.remove(key)),
-        }
-        true
     }
 
-    /// Forgets all Services.
-    pub fn clear(&mut self) {
-        self.by_service.clear();
+    /// Takes what a Service offers, or that there is no such Service.
+    pub fn set(&mut self, key: &ServiceKey, offered: Option<Offered>) {
+        if self.by_service.get(key) == offered.as_ref() {
+            return;
+        }
+        let before = match offered {
+            Some(offered) => {
+                for (prefix, place) in prefixes(&offered) {
+                    let places = self.by_prefix.entry(*prefix).or_default();
+                    *places.entry(*place).or_default() += 1;
+                    self.changed.prefixes.insert(*prefix);
+                }
+                self.by_service.insert(key.clone(), offered)
+            }
+            None => self.by_service.remove(key),
+        };
+        for offer in before.iter().flat_map(prefixes) {
+            self.take_back(offer);
+        }
+        self.changed.services.insert(key.clone());
+    }
+
+    fn take_back(&mut self, (prefix, place): &Offer) {
+        self.changed.prefixes.insert(*prefix);
+        let Entry::Occupied(mut places) = self.by_prefix.entry(*prefix) else {
+            return;
+        };
+        if let Entry::Occupied(mut count) = places.get_mut().entry(*place) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if places.get().is_empty() {
+            places.remove();
+        }
     }
 
     /// Returns what a Service offers, or why nothing; `None`: it is not known.
@@ -141,93 +210,118 @@ impl Offers {
         Some(&self.by_service.get(key)?.offers)
     }
 
-    /// Returns what each router is sent. The order of Services and advertisements makes no
-    /// difference: communities are united, and of several local preferences the highest counts.
-    /// Routes that are as they were in `before` are the same object.
-    pub fn unite<'a>(
-        &self,
-        config: &Config,
-        peers: impl Iterator<Item = &'a Arc<str>>,
-        before: &Union,
-    ) -> Union {
-        let mut union = Union::default();
-        let mut audiences = audiences(config, peers);
-        let all = config.bgp_advertisements();
-        let shared: Vec<_> = all.iter().map(|it| Arc::new(attributes(it))).collect();
-        for (key, offered) in &self.by_service {
-            let Ok(offering) = &offered.offers else {
-                continue;
-            };
-            let mut peers = BTreeSet::new();
-            for (prefix, place) in &offering.prefixes {
-                let Some(attributes) = shared.get(*place) else {
-                    continue;
-                };
-                let mut is_sent = false;
-                for (_, audience) in audiences.iter_mut().filter(|(of, _)| of.contains(place)) {
-                    is_sent = true;
-                    peers.extend(audience.peers.iter().map(Arc::clone));
-                    let known = audience.routes.entry(*prefix);
-                    known
-                        .and_modify(|known| add(Arc::make_mut(known), attributes))
-                        .or_insert_with(|| Arc::clone(attributes));
-                }
-                if is_sent {
-                    let services = union.services_at.entry(*prefix).or_default();
-                    services.insert(key.clone());
-                }
-            }
-            if !peers.is_empty() {
-                let addresses = offering.addresses.clone();
-                union.addresses.insert(key.clone(), addresses);
-                let uid = offered.uid.clone();
-                union.sent.insert(key.clone(), Sent { uid, peers });
-            }
+    /// Returns whether something changed since routes were put together.
+    pub fn has_changes(&self) -> bool {
+        let Changed {
+            everything,
+            services,
+            ..
+        } = &self.changed;
+        *everything || !services.is_empty()
+    }
+
+    /// Returns what each router is sent, where it was sent `before` until the last changes. The
+    /// order of Services and advertisements makes no difference: communities are united, and of
+    /// several local preferences the highest counts. Routes that are as they were are the same
+    /// object.
+    pub fn unite(&mut self, before: &Union) -> Union {
+        let changed = std::mem::take(&mut self.changed);
+        let base = (!changed.everything).then_some(before);
+        let mut sent = base.map(|it| it.sent.clone()).unwrap_or_default();
+        for key in &changed.services {
+            sent.set(key, self.sent(key));
         }
-        for mut audience in audiences.into_values() {
-            intern(&mut audience.routes);
-            let routes = Arc::new(audience.routes);
-            for name in audience.peers {
-                let known = before.routes.get(&name).filter(|known| **known == routes);
+        let mut all = BTreeMap::new();
+        for audience in &self.audiences {
+            let known =
+                |union: &Union| Some(Arc::clone(union.routes.get(audience.peers.first()?)?));
+            let mut routes = base.and_then(known).unwrap_or_default();
+            for prefix in &changed.prefixes {
+                let attributes = self.by_prefix.get(prefix).and_then(|it| {
+                    let places = it.keys().filter(|it| audience.advertisements.contains(it));
+                    united(
+                        &self.of_advertisement,
+                        &mut self.attributes,
+                        places.copied(),
+                    )
+                });
+                if routes.get(prefix) != attributes.as_ref() {
+                    Arc::make_mut(&mut routes).set(prefix, attributes);
+                }
+            }
+            for peer in &audience.peers {
+                let known = before.routes.get(peer).filter(|known| **known == routes);
                 let routes = Arc::clone(known.unwrap_or(&routes));
-                union.routes.insert(name, routes);
+                all.insert(Arc::clone(peer), routes);
             }
         }
-        union
+        Union { routes: all, sent }
+    }
+
+    /// Returns to which routers something of a Service is sent; `None`: to none.
+    fn sent(&self, key: &ServiceKey) -> Option<Sent> {
+        let offered = self.by_service.get(key)?;
+        let offering = offered.offers.as_ref().ok()?;
+        let mut sent = Sent {
+            uid: offered.uid.clone(),
+            peers: BTreeSet::new(),
+            addresses: offering.addresses.clone(),
+            prefixes: BTreeSet::new(),
+        };
+        for (prefix, place) in &offering.prefixes {
+            let audiences = self.audiences.iter();
+            for audience in audiences.filter(|it| it.advertisements.contains(place)) {
+                sent.peers.extend(audience.peers.iter().map(Arc::clone));
+                sent.prefixes.insert(*prefix);
+            }
+        }
+        (!sent.peers.is_empty()).then_some(sent)
     }
 }
 
-/// Routers that are sent the same routes, because the same advertisements are for them.
-#[derive(Debug, Default)]
-struct Audience {
-    peers: Vec<Arc<str>>,
-    routes: Routes,
+fn prefixes(offered: &Offered) -> impl Iterator<Item = &Offer> {
+    let offering = offered.offers.iter();
+    offering.flat_map(|offering| &offering.prefixes)
+}
+
+/// Returns the attributes that several advertisements say of a prefix; `None`: there is none.
+fn united(
+    of_advertisement: &[Attributes],
+    known: &mut BTreeMap<BTreeSet<usize>, Arc<Attributes>>,
+    places: impl Iterator<Item = usize>,
+) -> Option<Arc<Attributes>> {
+    let places: BTreeSet<usize> = places.collect();
+    if let Some(known) = known.get(&places) {
+        return Some(Arc::clone(known));
+    }
+    let mut all = places.iter().filter_map(|it| of_advertisement.get(*it));
+    let mut attributes = all.next()?.clone();
+    for other in all {
+        add(&mut attributes, other);
+    }
+    let attributes = Arc::new(attributes);
+    known.insert(places, Arc::clone(&attributes));
+    Some(attributes)
 }
 
 /// Returns the routers by the advertisements that are for them, named by place.
 fn audiences<'a>(
-    config: &Config,
+    advertisements: &[BgpAdvertised],
     peers: impl Iterator<Item = &'a Arc<str>>,
-) -> BTreeMap<BTreeSet<usize>, Audience> {
-    let mut all: BTreeMap<BTreeSet<usize>, Audience> = BTreeMap::new();
+) -> Vec<Audience> {
+    let mut all: BTreeMap<BTreeSet<usize>, BTreeSet<Arc<str>>> = BTreeMap::new();
     for name in peers {
-        let advertisements = config.bgp_advertisements().iter().enumerate();
-        let of_it = advertisements.filter(|(_, it)| is_for(&it.of.advertisement, name));
+        let of_it = advertisements.iter().enumerate();
+        let of_it = of_it.filter(|(_, it)| is_for(&it.of.advertisement, name));
         let audience = all.entry(of_it.map(|(place, _)| place).collect());
-        audience.or_default().peers.push(Arc::clone(name));
+        audience.or_default().insert(Arc::clone(name));
     }
-    all
-}
-
-/// Lets equal attributes be the same object.
-fn intern(routes: &mut Routes) {
-    let mut known: BTreeSet<Arc<Attributes>> = BTreeSet::new();
-    for attributes in routes.values_mut() {
-        match known.get(&*attributes) {
-            Some(same) => *attributes = Arc::clone(same),
-            None => drop(known.insert(Arc::clone(attributes))),
-        }
-    }
+    let all = all.into_iter();
+    all.map(|(advertisements, peers)| Audience {
+        advertisements,
+        peers,
+    })
+    .collect()
 }
 
 /// Returns what a Service offers from a node, as `facts` describe it, or why nothing.
@@ -246,7 +340,7 @@ pub fn offers(
     if !for_node.any(|it| it.of.advertisement.nodes.accepts(&node.labels)) {
         return Err(Withheld::NotOwner);
     }
-    let (mut addresses, mut offered) = (BTreeSet::new(), BTreeSet::new());
+    let (mut offering, mut offered) = (Offering::default(), BTreeSet::new());
     for address in &facts.addresses {
         for place in config.bgp_of(*address, &row.labels) {
             let Some(advertised) = config.bgp_advertisements().get(place) else {
@@ -258,8 +352,12 @@ pub fn offers(
             }
             let length = advertisement.length(Family::of(*address));
             if let Ok(prefix) = IpNet::new(*address, length) {
-                offered.insert((prefix.trunc(), place));
-                addresses.insert(*address);
+                let offer = (prefix.trunc(), place);
+                offered.insert(offer);
+                if !facts.unserved.contains(address) {
+                    offering.prefixes.insert(offer);
+                    offering.addresses.insert(*address);
+                }
             }
         }
     }
@@ -275,16 +373,19 @@ pub fn offers(
     if node.excluded {
         return Err(Withheld::Excluded);
     }
+    if node.is_unhealthy {
+        return Err(Withheld::Unhealthy);
+    }
     if !facts.has_endpoints {
         return Err(Withheld::NoEndpoint);
     }
     if facts.is_local && !facts.endpoint_nodes.contains(&*node.name) {
         return Err(Withheld::NoLocalEndpoint);
     }
-    Ok(Offering {
-        addresses,
-        prefixes: offered,
-    })
+    if offering.prefixes.is_empty() {
+        return Err(Withheld::NotServed);
+    }
+    Ok(offering)
 }
 
 /// Returns two advertisements that contradict each other about a prefix.
@@ -352,7 +453,7 @@ fn add(known: &mut Attributes, other: &Attributes) {
 // === impl Withheld ===
 
 impl Withheld {
-    /// Returns the word that MetalLB has for it.
+    /// Returns the word that MetalLB has for it, if it knows that.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotOwner => "notOwner",
@@ -360,8 +461,10 @@ impl Withheld {
             Self::Conflicting(..) => "conflictingAdvertisements",
             Self::NetworkUnavailable => "nodeNetworkUnavailable",
             Self::Excluded => "nodeLabeledExcludeBalancers",
+            Self::Unhealthy => "dataPlaneUnhealthy",
             Self::NoLocalEndpoint => "noLocalEndpoints",
             Self::NoEndpoint => "noEndpoints",
+            Self::NotServed => "notServed",
         }
     }
 }
@@ -384,10 +487,14 @@ impl fmt::Display for Withheld {
                 f.write_str("the condition NetworkUnavailable of this node is true")
             }
             Self::Excluded => f.write_str("a label excludes this node from load balancers"),
+            Self::Unhealthy => {
+                f.write_str("what --data-plane-health names does not say that it works")
+            }
             Self::NoLocalEndpoint => {
                 f.write_str("externalTrafficPolicy is Local, and no endpoint on this node is ready")
             }
             Self::NoEndpoint => f.write_str("no endpoint of the Service is ready"),
+            Self::NotServed => f.write_str("this node does not serve it, or not all of it"),
         }
     }
 }

@@ -34,10 +34,9 @@ pub struct Router {
     own: Arc<str>,
     ignore_exclude_label: bool,
     ignore_cordon: bool,
+    is_unhealthy: bool,
     node: Option<OwnNode>,
     offers: Offers,
-    /// Something changed since it was put together.
-    is_stale: bool,
     routing: Arc<Routing>,
 }
 
@@ -50,9 +49,9 @@ impl Router {
             own: own.into(),
             ignore_exclude_label,
             ignore_cordon: false,
+            is_unhealthy: false,
             node: None,
             offers: Offers::default(),
-            is_stale: false,
             routing: Arc::default(),
         }
     }
@@ -60,6 +59,12 @@ impl Router {
     /// From now on a cordoned node is like any other.
     pub fn ignore_cordon(&mut self) {
         self.ignore_cordon = true;
+    }
+
+    /// Takes whether what delivers packets on this node fails, and returns whether that is new.
+    /// Then everything is to be taken again.
+    pub fn set_unhealthy(&mut self, is_unhealthy: bool) -> bool {
+        std::mem::replace(&mut self.is_unhealthy, is_unhealthy) != is_unhealthy
     }
 
     /// Takes whether this node is about to go, which changes nothing else.
@@ -77,27 +82,28 @@ impl Router {
 
     /// Takes the node and its routers. All Services are to be taken again.
     pub fn begin(&mut self, config: &Config, world: &World) {
-        self.offers.clear();
-        self.is_stale = true;
         let row = world.nodes().find(|row| row.name == self.own);
         let is_leaving = row.is_some_and(|row| self.is_leaving(row));
-        self.node = row.map(|row| OwnNode::new(row, EXCLUDED, self.ignore_exclude_label));
+        self.node = row.map(|row| OwnNode {
+            is_unhealthy: self.is_unhealthy,
+            ..OwnNode::new(row, EXCLUDED, self.ignore_exclude_label)
+        });
         let routing = Arc::make_mut(&mut self.routing);
         routing.peers.clear();
         routing.problems.clear();
-        let Some(row) = row else {
-            return;
-        };
-        let id = router_id(&row.name, &row.addresses);
-        let (peers, findings) = config.peers_on(&row.labels);
-        for (key, peer) in peers {
-            let profile = peer.bfd_profile.as_deref();
-            let profile = profile.and_then(|name| config.bfd_profile(name));
-            let desired = desired(peer, profile, key.namespace(), id);
-            routing.peers.insert(key.name().into(), desired);
+        if let Some(row) = row {
+            let id = router_id(&row.name, &row.addresses);
+            let (peers, findings) = config.peers_on(&row.labels);
+            for (key, peer) in peers {
+                let profile = peer.bfd_profile.as_deref();
+                let profile = profile.and_then(|name| config.bfd_profile(name));
+                let desired = desired(peer, profile, key.namespace(), id);
+                routing.peers.insert(key.name().into(), desired);
+            }
+            routing.problems = findings.reasons();
+            routing.is_leaving = is_leaving;
         }
-        routing.problems = findings.reasons();
-        routing.is_leaving = is_leaving;
+        self.offers = Offers::new(config, routing.peers.keys());
     }
 
     /// Takes a Service, or that there is none of this name with an address of a pool.
@@ -112,21 +118,14 @@ impl Router {
             uid: row.uid.clone(),
             offers: offers(config, node, row, facts),
         });
-        self.is_stale |= self.offers.set(key, offered);
+        self.offers.set(key, offered);
     }
 
     /// Returns what is to be announced; the same object where nothing changed.
-    pub fn settle(&mut self, config: &Config) -> &Arc<Routing> {
-        if std::mem::take(&mut self.is_stale) {
-            let before = &*self.routing;
-            let names = before.peers.keys();
-            // Without a copy of what each Service had before.
-            self.routing = Arc::new(Routing {
-                union: self.offers.unite(config, names, &before.union),
-                peers: before.peers.clone(),
-                is_leaving: before.is_leaving,
-                problems: before.problems.clone(),
-            });
+    pub fn settle(&mut self) -> &Arc<Routing> {
+        if self.offers.has_changes() {
+            let routing = Arc::make_mut(&mut self.routing);
+            routing.union = self.offers.unite(&routing.union);
         }
         &self.routing
     }

@@ -77,6 +77,15 @@ pub struct Server<R> {
     view: watch::Sender<Arc<ServingView>>,
 }
 
+// === impl ServingView ===
+
+impl ServingView {
+    /// Returns whether all of what a node was to serve at its start was tried.
+    pub fn has_begun(&self, wanted: &Serves) -> bool {
+        wanted.is_empty() || !self.services.is_empty()
+    }
+}
+
 // === impl Server ===
 
 impl<R: OwnReport> Server<R> {
@@ -255,7 +264,9 @@ impl<R: OwnReport> Server<R> {
         };
         self.view.send_if_modified(|seen| {
             let is_new = **seen != view;
-            *seen = Arc::new(view);
+            if is_new {
+                *seen = Arc::new(view);
+            }
             is_new
         });
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use landfall_bfd::driver::{Config as BfdConfig, Monitor, Snapshot};
 use landfall_bfd::table::{Event as BfdEvent, Path, Wanted as BfdWanted};
-use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted};
+use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted, configured};
+use landfall_bgp::shared::Change;
 use landfall_bgp::status::State;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_model::ServiceKey;
@@ -21,7 +22,6 @@ use tracing::{info, warn};
 
 use crate::decide::Announces;
 use crate::routing::Routing;
-use crate::status::Desired;
 
 pub use wanted::{Known, Passwords};
 
@@ -61,8 +61,6 @@ pub struct Sessions {
     pub shown: watch::Receiver<Arc<Shown>>,
     /// The sessions themselves.
     pub statuses: watch::Receiver<Arc<Statuses>>,
-    /// What is to be said of Services.
-    pub desired: watch::Receiver<Desired>,
     monitor: Arc<Mutex<Option<Monitor>>>,
     stopping: watch::Sender<bool>,
     stop: CancellationToken,
@@ -86,7 +84,6 @@ struct Task<R> {
     unusable: BTreeMap<Arc<str>, Reason>,
     problems: BTreeMap<Arc<str>, Reason>,
     shown: watch::Sender<Arc<Shown>>,
-    desired: watch::Sender<Desired>,
 }
 
 /// What woke the task.
@@ -111,7 +108,6 @@ impl Sessions {
         let statuses = bgp.statuses();
         let (stopping, is_stopping) = watch::channel(false);
         let (shown, seen) = watch::channel(Arc::default());
-        let (desired, said) = watch::channel(None);
         let monitor = Arc::default();
         let task = Task {
             parts,
@@ -127,13 +123,11 @@ impl Sessions {
             unusable: BTreeMap::new(),
             problems: BTreeMap::new(),
             shown,
-            desired,
         };
         tracker.spawn(task.run(stop.clone()));
         Self {
             shown: seen,
             statuses,
-            desired: said,
             monitor,
             stopping,
             stop,
@@ -175,7 +169,7 @@ impl Sessions {
         let shown = self.shown.borrow();
         let statuses = self.statuses.borrow();
         statuses.iter().any(|(name, status)| {
-            let keeps = shown.routing.peers.get(name);
+            let keeps = shown.routing.peers.get(configured(name));
             let keeps = keeps.is_some_and(|it| it.peer.graceful_restart.is_some());
             let is_leaving = shown.routing.is_leaving;
             status.state == State::Established && status.prefixes_sent > 0 && (is_leaving || !keeps)
@@ -239,20 +233,15 @@ impl<R: OwnReport> Task<R> {
         if std::mem::replace(&mut self.is_begun, true) {
             self.announce_new(&before).await;
         }
-        let announces = announces(&self.routing);
-        self.desired.send_if_modified(|desired| {
-            let is_new = desired.as_deref() != Some(&announces);
-            *desired = Some(Arc::new(announces));
-            is_new
-        });
     }
 
     /// Says of Services that this node announces them from now on.
     async fn announce_new(&self, before: &Routing) {
-        for (key, sent) in &self.routing.union.sent {
-            if before.union.sent.contains_key(key) {
+        let sent = &self.routing.union.sent;
+        for Change { key, before, now } in sent.changes(&before.union.sent) {
+            let (None, Some(sent)) = (before, now) else {
                 continue;
-            }
+            };
             let node = &self.parts.node;
             let event = Event {
                 reason: "nodeAssigned",
@@ -327,7 +316,7 @@ impl<R: OwnReport> Task<R> {
         let statuses = self.statuses.borrow().clone();
         let mut problems = self.unusable.clone();
         for (name, status) in &*statuses {
-            let Some(desired) = self.routing.peers.get(name) else {
+            let Some(desired) = self.routing.peers.get(configured(name)) else {
                 continue;
             };
             if let Some(problem) = wanted::problem(name, desired, status) {
@@ -336,7 +325,7 @@ impl<R: OwnReport> Task<R> {
         }
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
-            if self.routing.peers.contains_key(name) {
+            if self.routing.peers.contains_key(configured(name)) {
                 info!(router = %name, "the session with the router is up again");
             }
         }
@@ -353,8 +342,8 @@ impl<R: OwnReport> Task<R> {
                     self.parts.node, problem.message, problem.remedy
                 ),
             };
-            let sent = self.routing.union.sent.iter();
-            let concerned = sent.filter(|(_, sent)| sent.peers.contains(name));
+            let sent = self.routing.union.sent.entries();
+            let concerned = sent.filter(|(_, sent)| sent.peers.contains(configured(name)));
             for (key, sent) in concerned.take(SAID) {
                 let reporter = &self.parts.reporter;
                 reporter.own_event(key, &sent.uid, &event).await;
@@ -378,7 +367,7 @@ impl<R: OwnReport> Task<R> {
 
 /// Returns to which routers this node announces each Service.
 pub fn announces(routing: &Routing) -> BTreeMap<ServiceKey, Announces> {
-    let sent = routing.union.sent.iter();
+    let sent = routing.union.sent.entries();
     let announces = sent.map(|(key, sent)| {
         let announces = Announces {
             through: sent.peers.iter().map(ToString::to_string).collect(),

@@ -77,15 +77,16 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
         }
     }
 
-    /// Writes what is desired until its sender is gone.
-    pub async fn run(mut self, mut desired: watch::Receiver<Desired>) {
+    /// Writes what is desired until its sender is gone. `desired`: of what `known` is, worked out
+    /// once for all changes that are gathered.
+    pub async fn run<T>(mut self, mut known: watch::Receiver<T>, desired: impl Fn(&T) -> Desired) {
         let mut retry = RETRY;
-        while desired.changed().await.is_ok() {
+        while known.changed().await.is_ok() {
             tokio::time::sleep(GATHER).await;
             // While this node was cut off, another one may have deleted what it wrote.
             self.written = None;
             loop {
-                let wanted = desired.borrow_and_update().clone();
+                let wanted = desired(&known.borrow_and_update());
                 let Some(wanted) = wanted else {
                     break;
                 };

@@ -23,6 +23,8 @@ pub enum Part {
     Address(IpAddr),
     /// The sockets receive nothing.
     Sockets,
+    /// What delivers packets on this node, by its own account.
+    DataPlane,
 }
 
 /// What failed, and for how long it is not to be relied on.

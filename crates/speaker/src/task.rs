@@ -1,6 +1,8 @@
 //! The loop of a speaker: what happens comes in, is decided upon, and goes out to the announcer,
 //! the other speakers and the status objects. It waits for none of them.
 
+mod start;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use landfall_engine::follow::receive;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_l2::driver::{Announcer, Report, View as Announced, Wanted};
 use landfall_l2::fsm::{self, Start, State};
-use landfall_l2::interfaces::{Exclusions, eligible};
+use landfall_l2::interfaces::{Exclusions, LinkTable, eligible};
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
 use landfall_model::rows::Fact;
@@ -30,6 +32,13 @@ use crate::steady::{Part, Steadiness};
 /// The time in which members find each other after a start. A node that announced at once would
 /// take every address for its own.
 pub const FIND: Duration = Duration::from_secs(1);
+
+/// So long after it is known what to announce, a node asks whether other hosts have it. The rest
+/// of [`FIND`] is enough for the answers.
+pub const ASK: Duration = Duration::from_millis(600);
+
+/// From one comparison with what other nodes have to the next.
+pub const LOOK: Duration = Duration::from_secs(1);
 
 /// What the loop is connected to.
 #[derive(Debug)]
@@ -74,7 +83,11 @@ pub struct Speaker<R> {
     wanted: Wanted,
     /// When the members have had time to find each other.
     found_at: Option<Instant>,
+    ask_at: Option<Instant>,
+    compare_at: Option<Instant>,
     is_ready: bool,
+    /// Hosts that answered before this node took part.
+    early: Vec<Report>,
     failing: BTreeMap<IpAddr, &'static str>,
     /// Addresses that this node announced from its start on, as it may have before: no news.
     initial: BTreeSet<IpAddr>,
@@ -85,6 +98,10 @@ pub struct Speaker<R> {
     steadiness: Steadiness,
     /// What this node serves itself, if it does.
     serving: Option<watch::Receiver<Arc<ServingView>>>,
+    /// What it serves, as of when that was taken last.
+    served: Option<Arc<ServingView>>,
+    /// Whether what delivers packets on this node works, if that is asked.
+    healthy: Option<watch::Receiver<bool>>,
     desired: watch::Sender<Desired>,
     serves: watch::Sender<Arc<Serves>>,
     routing: watch::Sender<Option<Arc<Routing>>>,
@@ -116,7 +133,9 @@ enum Woken {
     Announced,
     Report(Report),
     Question(Question),
+    Ask,
     Found,
+    Look,
     /// What failed may be relied on again, or more fails.
     Steadiness,
     /// A part without which the node must not be elected.
@@ -139,13 +158,18 @@ impl<R: OwnReport> Speaker<R> {
             announced: Arc::default(),
             wanted: Wanted::default(),
             found_at: None,
+            ask_at: None,
+            compare_at: None,
             is_ready: false,
+            early: Vec::new(),
             failing: BTreeMap::new(),
             initial: BTreeSet::new(),
             is_to_compare: false,
             present: BTreeSet::new(),
             steadiness: Steadiness::default(),
             serving: None,
+            served: None,
+            healthy: None,
             desired,
             serves: serving,
             routing,
@@ -168,15 +192,23 @@ impl<R: OwnReport> Speaker<R> {
         Self { serving, ..self }
     }
 
+    /// The same, on a node that announces nothing by BGP, and gives way at all addresses, while
+    /// what delivers its packets does not work.
+    #[must_use]
+    pub fn while_healthy(self, healthy: Option<watch::Receiver<bool>>) -> Self {
+        Self { healthy, ..self }
+    }
+
     /// Runs until it is stopped, or the source or a part that the node can't do without has ended.
     /// Announcing and membership go on until their own tasks end.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut members = self.parts.membership.view();
         let mut links = self.parts.announcer.links();
         let mut announced = self.parts.announcer.view();
-        let mut serving = self.serving.clone();
+        let (mut serving, mut healthy) = (self.serving.clone(), self.healthy.clone());
         loop {
-            let (found, steady) = (self.found_at, self.steadiness.next(now()).map(Into::into));
+            let (ask, found, look) = (self.ask_at, self.found_at, self.compare_at);
+            let steady = self.steadiness.next(now()).map(Into::into);
             // All branches are cancel-safe.
             let woken = tokio::select! {
                 () = stop.cancelled() => Woken::Stop,
@@ -191,9 +223,14 @@ impl<R: OwnReport> Speaker<R> {
                 it = changed(&mut serving) => {
                     it.map_or(Woken::Ended("serving"), |()| Woken::Steadiness)
                 }
+                it = changed(&mut healthy) => {
+                    it.map_or(Woken::Ended("the health check"), |()| Woken::Steadiness)
+                }
                 Some(report) = self.parts.reports.recv() => Woken::Report(report),
                 Some(question) = self.questions.recv() => Woken::Question(question),
+                () = until(ask) => Woken::Ask,
                 () = until(found) => Woken::Found,
+                () = until(look) => Woken::Look,
                 () = until(steady) => Woken::Steadiness,
             };
             match woken {
@@ -211,12 +248,13 @@ impl<R: OwnReport> Speaker<R> {
                 }
                 Woken::Links => {
                     let table = links.borrow_and_update().clone();
-                    let interfaces = eligible(&table, &self.parts.exclusions);
-                    let interfaces: Vec<_> = interfaces.into_values().collect();
-                    self.present = interfaces.iter().map(|it| it.name.clone()).collect();
-                    self.decider.take_interfaces(interfaces);
+                    self.take_links(&table);
                 }
-                Woken::Announced => self.announced = Arc::clone(&announced.borrow_and_update()),
+                Woken::Announced => {
+                    self.announced = Arc::clone(&announced.borrow_and_update());
+                    self.decider.take_announced(&self.announced.addresses);
+                }
+                Woken::Report(report) if !self.is_ready => self.early.push(report),
                 Woken::Report(report) => self.report(report).await,
                 Woken::Steadiness => {}
                 Woken::Question(Question { key, answer }) => {
@@ -224,17 +262,30 @@ impl<R: OwnReport> Speaker<R> {
                     let _ = answer.send(self.decider.explain(&key, Some(&self.announced)));
                     continue;
                 }
-                Woken::Found => {
-                    self.found_at = None;
-                    self.is_ready = true;
-                    self.decider.set_current();
-                    self.initial = self.decider.wanted().announcements.into_keys().collect();
-                    info!(node = %self.parts.node, "this node takes part in announcing addresses");
+                Woken::Ask => {
+                    self.ask_at = None;
+                    self.wanted = self.decider.asks();
+                    self.parts.announcer.set(self.wanted.clone());
                 }
+                Woken::Found => self.take_part().await,
+                Woken::Look => {
+                    self.compare_at = None;
+                    self.decider.look();
+                }
+            }
+            if self.compare_at.is_none() && self.is_ready && self.decider.is_unsettled() {
+                self.compare_at = Some(Instant::now() + LOOK);
             }
             self.take_failures();
             self.apply().await;
         }
+    }
+
+    fn take_links(&mut self, table: &LinkTable) {
+        let interfaces = eligible(table, &self.parts.exclusions);
+        let interfaces: Vec<_> = interfaces.into_values().collect();
+        self.present = interfaces.iter().map(|it| it.name.clone()).collect();
+        self.decider.take_interfaces(interfaces);
     }
 
     /// Takes what fails on this node, and what works again.
@@ -244,8 +295,15 @@ impl<R: OwnReport> Speaker<R> {
             failing.insert(Part::Sockets);
         }
         if let Some(serving) = &self.serving {
-            let unserved = &serving.borrow().unserved;
-            failing.extend(unserved.iter().copied().map(Part::Address));
+            let served = Arc::clone(&serving.borrow());
+            failing.extend(served.unserved.iter().copied().map(Part::Address));
+            let before = self.served.replace(Arc::clone(&served));
+            if before.is_none_or(|before| !Arc::ptr_eq(&before, &served)) {
+                self.decider.take_routed(&served.routed);
+            }
+        }
+        if self.healthy.as_ref().is_some_and(|it| !*it.borrow()) {
+            failing.insert(Part::DataPlane);
         }
         let now = now();
         self.steadiness.take(now, &self.present, failing);
@@ -257,6 +315,7 @@ impl<R: OwnReport> Speaker<R> {
         self.decider.take_facts(facts);
         if self.decider.is_synced() && !was_synced {
             self.found_at = Some(Instant::now() + FIND);
+            self.ask_at = Some(Instant::now() + ASK);
         }
     }
 
@@ -273,6 +332,7 @@ impl<R: OwnReport> Speaker<R> {
         });
         self.serve();
         if !self.is_ready {
+            self.keep_asking();
             return;
         }
         let wanted = self.decider.wanted();
@@ -300,6 +360,10 @@ impl<R: OwnReport> Speaker<R> {
                 is_new
             });
             // Routers get all routes at once: after a restart they drop what is missing.
+            let has_begun = |it: &Arc<ServingView>| it.has_begun(&self.serves.borrow());
+            if self.routing.borrow().is_none() && !self.served.as_ref().is_none_or(has_begun) {
+                return;
+            }
             let routing = self.decider.routing();
             self.routing.send_if_modified(|routed| {
                 let is_new = routed.as_ref() != Some(routing);
@@ -410,12 +474,12 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-/// Waits for a change of what is served, if anything is.
-async fn changed(
-    serving: &mut Option<watch::Receiver<Arc<ServingView>>>,
+/// Waits for a change of what is followed, if anything is.
+async fn changed<T>(
+    followed: &mut Option<watch::Receiver<T>>,
 ) -> Result<(), watch::error::RecvError> {
-    match serving {
-        Some(serving) => serving.changed().await,
+    match followed {
+        Some(followed) => followed.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -21,6 +21,9 @@ struct Md5Key {
     key: [u8; LONGEST_KEY],
 }
 
+/// `TCP_MD5SIG_FLAG_PREFIX`, which libc does not have.
+const FLAG_PREFIX: u8 = 1;
+
 /// `TCP_MD5SIG_MAXKEYLEN`.
 pub const LONGEST_KEY: usize = 80;
 
@@ -28,6 +31,20 @@ pub const LONGEST_KEY: usize = 80;
 /// longer. On a connection it replaces the key that it has. A listening socket may have a key for
 /// each of many addresses; they must be of the socket's family.
 pub fn set_md5_key(socket: impl AsFd, peer: IpAddr, key: &[u8]) -> io::Result<()> {
+    set_key(socket, peer, None, key)
+}
+
+/// Asks for a key from all addresses that begin with so many bits of this one, on a listening
+/// socket; without a key no longer.
+pub fn set_md5_key_of_prefix(
+    socket: impl AsFd,
+    (address, length): (IpAddr, u8),
+    key: &[u8],
+) -> io::Result<()> {
+    set_key(socket, address, Some(length), key)
+}
+
+fn set_key(socket: impl AsFd, peer: IpAddr, prefix: Option<u8>, key: &[u8]) -> io::Result<()> {
     if key.len() > LONGEST_KEY {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -38,13 +55,14 @@ pub fn set_md5_key(socket: impl AsFd, peer: IpAddr, key: &[u8]) -> io::Result<()
     let value = Md5Key {
         address: RawAddress::new(SocketAddr::new(peer, 0)),
         rest: [0; 128 - std::mem::size_of::<RawAddress>()],
-        flags: 0,
-        prefix_length: 0,
+        flags: prefix.map_or(0, |_| FLAG_PREFIX),
+        prefix_length: prefix.unwrap_or_default(),
         key_length: key.len() as u16,
         interface: 0,
         key: all,
     };
-    let set = set(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG, &value);
+    let option = prefix.map_or(libc::TCP_MD5SIG, |_| libc::TCP_MD5SIG_EXT);
+    let set = set(socket, libc::IPPROTO_TCP, option, &value);
     match set {
         // There was none to remove.
         Err(error) if key.is_empty() && error.raw_os_error() == Some(libc::ENOENT) => Ok(()),

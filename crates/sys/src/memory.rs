@@ -18,61 +18,6 @@ pub fn give_back() {
     }
 }
 
-/// Takes the program's own code and constants out of the resident memory: most of what a start
-/// reads is not needed again. What is comes back from the page cache, 64 KiB at a time.
-pub fn give_back_program() {
-    unsafe extern "C" fn take(
-        object: *mut libc::dl_phdr_info,
-        _size: libc::size_t,
-        _data: *mut libc::c_void,
-    ) -> libc::c_int {
-        // SAFETY: the loader passes a description of an object that is loaded, whose headers it
-        // keeps. Segments that were never written to are the file's, so that no content is lost.
-        unsafe {
-            let object = &*object;
-            for number in 0..usize::from(object.dlpi_phnum) {
-                let segment = &*object.dlpi_phdr.add(number);
-                if segment.p_type == libc::PT_LOAD && segment.p_flags & libc::PF_W == 0 {
-                    give_back_segment(object.dlpi_addr + segment.p_vaddr, segment.p_memsz);
-                }
-            }
-        }
-        // The first object is the program, and the only one that is asked for.
-        1
-    }
-    // SAFETY: the function takes no data, and ends.
-    unsafe { libc::dl_iterate_phdr(Some(take), std::ptr::null_mut()) };
-}
-
-/// # Safety
-/// The range is mapped from a file, and no page of it was changed in memory.
-unsafe fn give_back_segment(begin: u64, length: u64) {
-    // SAFETY: it takes a number, and reads a constant of the system.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    let Some(page) = u64::try_from(page)
-        .ok()
-        .filter(|page| page.is_power_of_two())
-    else {
-        return;
-    };
-    let first = begin.next_multiple_of(page);
-    let end = (begin + length) / page * page;
-    let (Ok(first), Ok(length)) = (
-        usize::try_from(first),
-        usize::try_from(end.saturating_sub(first)),
-    ) else {
-        return;
-    };
-    // SAFETY: as the caller says. Where it is refused, the pages stay.
-    unsafe {
-        libc::madvise(
-            std::ptr::with_exposed_provenance_mut(first),
-            length,
-            libc::MADV_DONTNEED,
-        );
-    }
-}
-
 #[cfg(feature = "jemalloc")]
 mod jemalloc {
     use std::ffi::c_char;
@@ -103,31 +48,6 @@ mod jemalloc {
                 0,
             )
         };
-    }
-}
-
-#[cfg(test)]
-mod program_tests {
-    /// A constant in the segment that is given back, with an entry for each page of it.
-    static CONSTANTS: [u8; 1 << 16] = {
-        let mut constants = [0; 1 << 16];
-        let mut page = 0;
-        while page < 16 {
-            constants[page << 12] = page as u8 + 1;
-            page += 1;
-        }
-        constants
-    };
-
-    #[test]
-    fn the_program_runs_on_with_the_same_constants() {
-        for _ in 0..2 {
-            super::give_back_program();
-            for page in 0..16 {
-                let found = std::hint::black_box(&CONSTANTS)[page << 12];
-                assert_eq!(usize::from(found), page + 1);
-            }
-        }
     }
 }
 

@@ -43,7 +43,7 @@ down and kills its speaker; what is measured is the longest time between two ans
 Examples:
   cargo xtask bench failover
   cargo xtask bench failover --members 3,10 --crashes 20 --busy 1
-  cargo xtask bench failover --bgp
+  cargo xtask bench failover --bgp --metallb ~/.cache/landfall/metallb/v0.15.2
   cargo xtask bench failover --members 3 --metallb ~/.cache/landfall/metallb/v0.15.2";
 
 /// `bench failover`
@@ -70,7 +70,7 @@ pub struct FailoverArgs {
     #[arg(long)]
     bgp: bool,
     /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
-    /// number of speakers, too
+    /// number of speakers, too; with --bgp, where BFD does not take part
     #[arg(long, value_name = "FOLDER")]
     metallb: Option<PathBuf>,
     /// The Landfall to measure, if not the one just built
@@ -104,12 +104,7 @@ pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
 }
 
 async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
-    let built = place.target().join("dist/landfall");
-    let landfall = Contestant::Landfall {
-        program: absolute(args.landfall.as_ref().unwrap_or(&built))?,
-    };
-    let metallb = args.metallb.as_ref().map(absolute).transpose()?;
-    let metallb = metallb.map(|folder| Contestant::MetalLb { folder });
+    let (landfall, metallb) = contestants(place, args)?;
     let most = args.members.iter().copied().max().unwrap_or(3);
     let mut bed = Bed::start(place, most, metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
@@ -126,6 +121,22 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     }
     println!("load {}", machine::load());
     Ok(())
+}
+
+/// Returns what is measured.
+fn contestants(
+    place: &Place,
+    args: &FailoverArgs,
+) -> anyhow::Result<(Contestant, Option<Contestant>)> {
+    let built = place.target().join("dist/landfall");
+    let landfall = Contestant::Landfall {
+        program: absolute(args.landfall.as_ref().unwrap_or(&built))?,
+    };
+    let metallb = args.metallb.as_ref().map(absolute).transpose()?;
+    Ok((
+        landfall,
+        metallb.map(|folder| Contestant::MetalLb { folder }),
+    ))
 }
 
 /// Returns the path as nodes need it, which run in another folder.

@@ -163,7 +163,7 @@ fn expected(wanted: &Routes, terms: &Terms, drained: bool) -> BTreeMap<IpNet, Le
         };
         Some((*prefix, learned))
     };
-    wanted.iter().filter_map(learned).collect()
+    wanted.entries().filter_map(learned).collect()
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn what_cannot_be_sent_is_counted_with_its_reason_and_the_rest_is_sent() {
         ..Attributes::default()
     };
     let prefix: IpNet = "10.1.0.1/32".parse().unwrap();
-    let many = Arc::new(Routes::from([(prefix, Arc::new(many))]));
+    let many = Arc::new(Routes::from_iter([(prefix, Arc::new(many))]));
     assert_eq!(sent(terms(), &many), (0, Some((1, Obstacle::Size))));
 }
 
@@ -361,6 +361,12 @@ proptest! {
             let routes = wanted.iter().map(|(prefix, it)| (*prefix, Arc::clone(it.get(&pool))));
             last = (Arc::new(routes.collect::<Routes>()), drained);
             advertiser.set(Arc::clone(&last.0), drained);
+            let planned = |it: &Advertiser| {
+                (it.withdraw.clone(), it.announce.clone(), it.unsent.clone())
+            };
+            let by_change = planned(&advertiser);
+            advertiser.plan();
+            prop_assert_eq!(by_change, planned(&advertiser), "as worked out from nothing");
             if again {
                 advertiser.repeat(drained);
             }

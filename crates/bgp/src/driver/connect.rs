@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 
+use ipnet::IpNet;
 use landfall_sys::{bgp, interfaces};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -74,6 +75,12 @@ async fn find(peer: &Peer) -> Result<SocketAddr, Failure> {
     let interface = match &peer.address {
         PeerAddress::Ip(address) => return Ok(SocketAddr::new(*address, peer.port)),
         PeerAddress::Interface(interface) => interface,
+        PeerAddress::Range(network) => {
+            return Err(Failure {
+                kind: ConnectProblem::Other,
+                why: format!("a router of {network} is to begin the session"),
+            });
+        }
     };
     let index = interfaces::index(interface).ok_or_else(|| Failure {
         kind: ConnectProblem::Interface,
@@ -202,11 +209,15 @@ pub(super) fn listen(port: u16, is_ipv6: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Asks for a key from a router that connects, or no longer.
+/// Asks for a key from routers that connect from these addresses, or no longer.
 pub(super) fn listen_key(
     listener: &TcpListener,
-    peer: IpAddr,
+    from: &IpNet,
     password: Option<&Password>,
 ) -> io::Result<()> {
-    set_key(listener, peer, password)
+    if from.prefix_len() == from.max_prefix_len() {
+        return set_key(listener, from.addr(), password);
+    }
+    let key = password.map(Password::reveal).unwrap_or_default();
+    bgp::set_md5_key_of_prefix(listener, (from.network(), from.prefix_len()), key)
 }

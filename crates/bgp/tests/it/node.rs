@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_bgp::driver::{Neighbor, Speaker, Wanted};
+use landfall_bgp::driver::{Neighbor, Speaker, Wanted, configured};
 use landfall_bgp::peer::{Families, Hops, Mode, Password, Peer, PeerAddress, RemoteAsn, Timers};
 use landfall_bgp::route::{Attributes, Routes};
 use landfall_bgp::status::{State, Status};
@@ -88,7 +88,10 @@ impl Node {
     }
 
     pub fn status(&self) -> Option<Status> {
-        self.speaker.statuses().borrow().get(&self.name).cloned()
+        let statuses = self.speaker.statuses().borrow().clone();
+        let mut statuses = statuses.iter();
+        let found = statuses.find(|(name, _)| configured(name) == &*self.name);
+        found.map(|(_, status)| status.clone())
     }
 
     pub fn is_up(&self) -> bool {

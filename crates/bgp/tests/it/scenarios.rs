@@ -51,6 +51,7 @@ mod frr {
         a_thousand_received_routes_are_counted
         a_drained_node_asks_for_other_paths
         a_router_may_begin_the_session
+        a_router_of_a_range_may_begin_the_session
         both_sides_may_begin_and_one_session_stays
         a_router_that_knows_nodes_by_a_range_takes_the_session
         a_link_without_addresses_carries_routes_of_both_families
@@ -431,6 +432,35 @@ async fn a_router_may_begin_the_session(kind: Kind) {
     node.stop().await;
 }
 
+async fn a_router_of_a_range_may_begin_the_session(kind: Kind) {
+    let setup = Setup {
+        active: true,
+        password: Some("secret".into()),
+        ..Setup::default()
+    };
+    let router = Router::start(kind, setup);
+    let known = peer(&router.setup);
+    let PeerAddress::Ip(address) = known.address else {
+        panic!("{known:?}");
+    };
+    let ranged = Peer {
+        mode: Mode::Passive,
+        address: PeerAddress::Range(ipnet::IpNet::new(address, 24).unwrap().trunc()),
+        ..known
+    };
+    let node = Node::start(ranged, routes(&[V4], attributes()));
+    node.listen();
+    node.up().await;
+    until("the route", || router.route(V4).is_some()).await;
+    node.set_routes(routes(&[V6], attributes()));
+    until("another route", || {
+        router.route(V4).is_none() && router.route(V6).is_some()
+    })
+    .await;
+    node.stop().await;
+    until("withdrawn", || router.route(V6).is_none()).await;
+}
+
 async fn a_router_that_knows_nodes_by_a_range_takes_the_session(kind: Kind) {
     let setup = Setup {
         by_range: true,
@@ -546,7 +576,7 @@ async fn ten_thousand_prefixes_take_few_messages(kind: Kind) {
     // One that changes is sent alone.
     let mut changed = many(Attributes::default());
     let key = first.parse().unwrap();
-    std::sync::Arc::make_mut(&mut changed).insert(key, std::sync::Arc::new(attributes()));
+    std::sync::Arc::make_mut(&mut changed).set(&key, Some(std::sync::Arc::new(attributes())));
     node.set_routes(changed);
     until("the change", || {
         router

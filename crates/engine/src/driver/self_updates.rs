@@ -2,6 +2,7 @@
 //! change with every attempt (a cloud that counts its requests in its messages) would call for the
 //! next attempt itself, past every pause.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -54,9 +55,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 tracked.confirm(&row.status);
                 self.handle.store.write(|pages| {
                     if let Some(record) = pages.records.get_mut(key) {
-                        // One row less to keep, of the same version.
+                        // One row less to keep. A newer version that is still to be handled may have
+                        // come between the two, and is not accepted yet.
                         if let Some(accepted) = &mut tracked.accepted
                             && Arc::ptr_eq(&accepted.row, record.row())
+                            && is_same_version(&accepted.row, &row)
                         {
                             accepted.row = row.clone();
                         }
@@ -123,19 +126,93 @@ fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<SelfUpdate> {
         true => return None,
         false => SelfUpdate::Status,
     };
-    let mut same = before.clone();
-    // One that was taken off is news.
-    same.finalized |= now.finalized;
-    same.resource_version.clone_from(&now.resource_version);
-    same.recorded.clone_from(&now.recorded);
-    same.status.clone_from(&now.status);
-    // The finalizer comes with the first status. That it goes is never ours alone to know.
-    same.finalized |= now.finalized;
-    for mark in managed_annotations() {
-        match now.annotations.get(mark) {
-            Some(value) => same.annotations.insert(mark.to_owned(), value.clone()),
-            None => same.annotations.remove(mark),
-        };
-    }
-    (same == *now).then_some(self_updates)
+    is_same_version(before, now).then_some(self_updates)
+}
+
+/// Whether two rows are the same version of a Service: nothing differs but what we write. The
+/// finalizer comes with the first status; that it goes is never ours alone to know.
+fn is_same_version(before: &ServiceRow, now: &ServiceRow) -> bool {
+    let ServiceRow {
+        key,
+        uid,
+        generation,
+        resource_version: _,
+        recorded: _,
+        created,
+        labels,
+        annotations,
+        finalized,
+        deleting,
+        wants_load_balancer,
+        class,
+        families,
+        family_policy,
+        headless,
+        ports,
+        selector,
+        external_local,
+        health_check_node_port,
+        affinity,
+        load_balancer_ip,
+        source_ranges,
+        publish_not_ready,
+        allocate_node_ports,
+        node_fields,
+        status: _,
+        faults,
+        source,
+    } = before;
+    let identity =
+        (key, uid, generation, created) == (&now.key, &now.uid, &now.generation, &now.created);
+    let metadata = *labels == now.labels
+        && (now.finalized || !finalized)
+        && *deleting == now.deleting
+        && of_others(annotations).eq(of_others(&now.annotations));
+    let addresses = (
+        class,
+        families,
+        family_policy,
+        load_balancer_ip,
+        source_ranges,
+    ) == (
+        &now.class,
+        &now.families,
+        &now.family_policy,
+        &now.load_balancer_ip,
+        &now.source_ranges,
+    );
+    let traffic = (
+        ports,
+        selector,
+        affinity,
+        health_check_node_port,
+        node_fields,
+    ) == (
+        &now.ports,
+        &now.selector,
+        &now.affinity,
+        &now.health_check_node_port,
+        &now.node_fields,
+    );
+    let switches = [
+        wants_load_balancer,
+        headless,
+        external_local,
+        publish_not_ready,
+        allocate_node_ports,
+    ] == [
+        &now.wants_load_balancer,
+        &now.headless,
+        &now.external_local,
+        &now.publish_not_ready,
+        &now.allocate_node_ports,
+    ];
+    let reading = (faults, source) == (&now.faults, &now.source);
+    identity && metadata && addresses && traffic && switches && reading
+}
+
+/// Returns the annotations that we do not write.
+fn of_others(annotations: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    let is_ours = |key: &str| managed_annotations().any(|mark| mark == key);
+    annotations.iter().filter(move |(key, _)| !is_ours(key))
 }

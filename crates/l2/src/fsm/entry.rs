@@ -33,6 +33,8 @@ enum Phase {
     Probing {
         left: u8,
     },
+    /// No host has it, and it is not to be announced yet.
+    Clear,
     Announcing {
         burst_until: Instant,
         was_announced: bool,
@@ -87,7 +89,7 @@ impl Entry {
         match self.phase {
             Phase::Announcing { .. } if self.usable.is_empty() => State::Waiting,
             Phase::Waiting => State::Waiting,
-            Phase::Probing { .. } => State::Probing,
+            Phase::Probing { .. } | Phase::Clear => State::Probing,
             Phase::Announcing { .. } => State::Announcing,
             Phase::Conflicted => State::Conflicted,
         }
@@ -124,18 +126,20 @@ impl Entry {
                     self.announce(now, was_announced, settings);
                 }
             }
-            (Phase::Waiting | Phase::Probing { .. } | Phase::Conflicted, Start::TakeOver) => {
+            (_, Start::TakeOver) => {
                 self.announce(now, false, settings);
                 if self.usable.is_empty() {
                     self.next = None;
                 }
             }
-            (Phase::Conflicted, Start::Probe) => {}
-            (Phase::Waiting | Phase::Probing { .. }, Start::Probe) => {
+            (Phase::Conflicted, _) => {}
+            (Phase::Waiting | Phase::Probing { .. } | Phase::Clear, start) => {
                 if self.usable.is_empty() {
                     (self.phase, self.next) = (Phase::Waiting, None);
                 } else if is_on_new {
                     self.probe(now, settings);
+                } else if matches!((self.phase, start), (Phase::Clear, Start::Probe)) {
+                    self.announce(now, false, settings);
                 }
             }
         }
@@ -162,7 +166,7 @@ impl Entry {
     /// Does what is due.
     pub fn expire(&mut self, now: Instant, settings: &Settings, spread: u8) -> Action {
         match &mut self.phase {
-            Phase::Waiting => {
+            Phase::Waiting | Phase::Clear => {
                 self.next = None;
                 Action::Nothing
             }
@@ -172,6 +176,10 @@ impl Entry {
                 } else {
                     self.probe(now, settings);
                 }
+                Action::Nothing
+            }
+            Phase::Probing { left: 0 } if self.wanted.start == Start::Ask => {
+                (self.phase, self.next) = (Phase::Clear, None);
                 Action::Nothing
             }
             Phase::Probing { left: 0 } => {
@@ -223,8 +231,8 @@ impl Entry {
             Phase::Waiting => Reaction::default(),
             // A peer that still has the address is about to give it up, and one that is cut off
             // keeps no address from this side.
-            Phase::Probing { .. } if was_peer => Reaction::default(),
-            Phase::Probing { .. } => {
+            Phase::Probing { .. } | Phase::Clear if was_peer => Reaction::default(),
+            Phase::Probing { .. } | Phase::Clear => {
                 self.conflict = Some(conflict);
                 self.phase = Phase::Conflicted;
                 self.next = Some(now + settings.retry_after(self.refusals));

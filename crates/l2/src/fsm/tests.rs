@@ -553,6 +553,63 @@ fn a_node_that_left_the_cluster_keeps_no_address_from_being_announced_for_some_m
 }
 
 #[test]
+fn what_is_asked_for_is_announced_without_a_probe_as_soon_as_it_is_to_be() {
+    let mut scene = Scene::new();
+    scene.announce(&[V4], &announcement(Start::Ask));
+    let probes = [0, 100, 200].map(|at| Seen::Probe(at, 1));
+    assert_eq!(scene.run(5_000), probes);
+    assert_eq!(scene.state(V4), State::Probing);
+    let frame = request(V4).frame(MacAddress::BROADCAST);
+    assert_eq!(scene.receive(&frame), []);
+    scene.announce(&[V4], &announcement(Start::Probe));
+    let now = [
+        Seen::Report(5_000, Event::Announced),
+        Seen::Gratuitous(5_000, 1),
+    ];
+    assert_eq!(scene.run(0), now);
+}
+
+#[test]
+fn what_is_to_be_announced_before_the_answers_had_their_time_waits_for_them() {
+    let mut scene = Scene::new();
+    scene.announce(&[V4], &announcement(Start::Ask));
+    assert_eq!(scene.run(150), [0, 100].map(|at| Seen::Probe(at, 1)));
+    scene.announce(&[V4], &announcement(Start::Probe));
+    assert_eq!(scene.run(149), [Seen::Probe(200, 1)]);
+    assert_eq!(scene.run(1)[0], Seen::Report(300, Event::Announced));
+}
+
+#[test]
+fn a_host_that_answers_while_an_address_is_only_asked_for_keeps_it() {
+    // While probes are sent, and after the last one.
+    for after in [50, 1_000] {
+        let mut scene = Scene::new();
+        scene.announce(&[V4], &announcement(Start::Ask));
+        scene.run(after);
+        let outputs = scene.receive(&claims(HOST)[0]);
+        assert!(matches!(
+            outputs[..],
+            [Output::Report(_, Event::Refused(_))]
+        ));
+        scene.announce(&[V4], &announcement(Start::Probe));
+        assert_eq!(scene.state(V4), State::Conflicted);
+        assert_eq!(scene.run(199), []);
+    }
+    // Another interface comes meanwhile: it is asked there, too.
+    let mut scene = Scene::new();
+    scene.announce(&[V4], &announcement(Start::Ask));
+    scene.run(1_000);
+    scene.interfaces([
+        (1, interface("eth0", OURS)),
+        (2, interface("eth1", OURS_TOO)),
+    ]);
+    let both = [Seen::Probe(1_000, 1), Seen::Probe(1_000, 2)];
+    assert_eq!(scene.run(0), both);
+    scene.interfaces([]);
+    assert_eq!(scene.state(V4), State::Waiting);
+}
+
+#[test]
 fn an_operator_can_claim_an_address_that_another_host_has() {
     let mut scene = Scene::new();
     scene.announce(&[V4], &announcement(Start::Probe));

@@ -70,6 +70,11 @@ pub struct SpeakerArgs {
     /// process needs the capability to use ports below 1024)
     #[arg(long, value_name = "PORT")]
     pub bgp_listen: Option<u16>,
+    /// Announce nothing by BGP, and let other nodes answer for addresses, while this does not
+    /// answer with success three times in a row: kube-proxy's `http://127.0.0.1:10256/healthz`, for
+    /// example. Where it fails on all nodes, no node announces anything by BGP
+    #[arg(long, value_name = "URL", value_parser = health_url)]
+    pub data_plane_health: Option<http::Uri>,
     /// How long a stop waits once the routers were asked to prefer other nodes, in seconds; only
     /// where a BGP session has routes that its router does not keep while a speaker restarts
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = drain_time)]
@@ -112,6 +117,15 @@ fn lease_duration(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|it| (4..=120).contains(it));
     let seconds = seconds.ok_or("a number of seconds from 4 to 120")?;
     Ok(Duration::from_secs(seconds))
+}
+
+/// Health is asked of something on the same node, without TLS.
+fn health_url(text: &str) -> Result<http::Uri, String> {
+    let url: http::Uri = text.parse().map_err(|error| format!("no URL: {error}"))?;
+    if url.scheme_str() != Some("http") || url.host().is_none() {
+        return Err("no URL that begins with http:// and names a host".to_owned());
+    }
+    Ok(url)
 }
 
 /// A stop as a whole may take half a minute.

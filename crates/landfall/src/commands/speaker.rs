@@ -18,6 +18,8 @@ use landfall_membership::seal::{Key, Keys};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
+use landfall_speaker::routing::Routing;
+use landfall_speaker::sessions::announces;
 use landfall_speaker::status::{Desired, Statuses};
 use landfall_speaker::task::{Parts, Speaker};
 use landfall_web::token::TokenFile;
@@ -32,6 +34,7 @@ use crate::config;
 use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
+mod health;
 mod leases;
 mod peers;
 mod plane;
@@ -72,6 +75,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         decider = decider.serving(plane);
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
+    let healthy = health::follow(args.data_plane_health.clone(), &others).await;
     let membership = join(&args, &connection, keys, &decider, &members).await?;
     let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
     others
@@ -95,11 +99,11 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (carrying, of_reporter) = (Lifetime::default(), Arc::clone(&reporter));
     let running = prepared.map(|it| it.run(&outputs, of_reporter, &carrying));
     let served = running.as_ref().map(|it| it.seen.view.clone());
-    let speaker = speaker.beside(served);
+    let speaker = speaker.beside(served).while_healthy(healthy);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
-    let said = (outputs.desired.clone(), sessions.desired.clone());
+    let said = (outputs.desired.clone(), outputs.routing.clone());
     let node = args.node_name.clone();
     let reporting = write_statuses(connection, reporter, node, namespace, said);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
@@ -300,7 +304,10 @@ async fn write_statuses(
     reporter: Arc<OwnReports>,
     node: String,
     namespace: String,
-    (layer2, bgp): (watch::Receiver<Desired>, watch::Receiver<Desired>),
+    (layer2, bgp): (
+        watch::Receiver<Desired>,
+        watch::Receiver<Option<Arc<Routing>>>,
+    ),
 ) {
     // What is owned from another namespace is taken for orphaned, and deleted.
     let owner = if connection.namespace() == namespace {
@@ -311,7 +318,11 @@ async fn write_statuses(
     let of_layer2: Statuses<_, ServiceL2Status> =
         Statuses::new(Arc::clone(&reporter), &node, &namespace, owner.clone());
     let of_bgp: Statuses<_, ServiceBgpStatus> = Statuses::new(reporter, &node, &namespace, owner);
-    tokio::join!(of_layer2.run(layer2), of_bgp.run(bgp));
+    let by_bgp = |routing: &Option<Arc<Routing>>| Some(Arc::new(announces(routing.as_ref()?)));
+    tokio::join!(
+        of_layer2.run(layer2, Desired::clone),
+        of_bgp.run(bgp, by_bgp)
+    );
 }
 
 /// The `DaemonSet` of the own Pod.

@@ -1,12 +1,12 @@
-//! Speakers on two nodes that announce an address by BGP to FRR, which spreads connections over
-//! them: at first kube-proxy serves it on both, then the speakers themselves.
+//! Speakers on two nodes that announce an address by BGP to two routers (FRR), which spread
+//! connections over them: at first kube-proxy serves it on both, then the speakers themselves.
 //!
 //! ```text
 //!   the test's namespace: API server, backend (10.77.1.1), bridge 10.78.0.254
 //!        │ bridge
-//!   ┌────┴─────┬──────────┐
-//!   node-1   node-2     router (zebra, bgpd)
-//!   .1       .2         .50
+//!   ┌────┴─────┬──────────┬──────────┐
+//!   node-1   node-2     router     second (zebra and bgpd each, and a client)
+//!   .1       .2         .50        .51
 //! ```
 
 use std::net::SocketAddr;
@@ -26,6 +26,10 @@ use crate::traffic::Backend;
 
 const CRDS: &str = include_str!("../../../../deploy/crds.yaml");
 const ROUTER: &str = "10.78.0.50";
+const SECOND: &str = "10.78.0.51";
+
+/// The nodes.
+const BOTH: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
 
 /// FRR with a kernel of its own for routes.
 struct Router {
@@ -35,8 +39,8 @@ struct Router {
 }
 
 impl Router {
-    fn start() -> Self {
-        let host = Host::start("router", ROUTER);
+    fn start(name: &str, address: &str) -> Self {
+        let host = Host::start(name, address);
         // Connections of one client are spread, too.
         let by_ports = ["-qw", "net.ipv4.fib_multipath_hash_policy=1"];
         let set = host.command("sysctl").args(by_ports).status();
@@ -45,8 +49,8 @@ impl Router {
         let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
              neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
         let bgpd = format!(
-            "log stdout\nrouter bgp 64501\n bgp router-id {ROUTER}\n no bgp ebgp-requires-policy\n \
-             {neighbors}"
+            "log stdout\nrouter bgp 64501\n bgp router-id {address}\n \
+             no bgp ebgp-requires-policy\n {neighbors}"
         );
         let configs = [("zebra", "log stdout\n".to_owned()), ("bgpd", bgpd)];
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -95,6 +99,29 @@ impl Router {
             communities.contains("graceful-shutdown") || communities.contains("65535:0")
         };
         (hops, paths.iter().any(is_drained))
+    }
+
+    /// From now on it begins the sessions.
+    fn begin_sessions(&self) {
+        self.vtysh(&[
+            "configure terminal",
+            "router bgp 64501",
+            "no neighbor 10.78.0.1 passive",
+            "no neighbor 10.78.0.2 passive",
+            "neighbor 10.78.0.1 timers connect 1",
+            "neighbor 10.78.0.2 timers connect 1",
+        ]);
+    }
+
+    /// The ports of the nodes in its sessions.
+    fn ports(&self) -> Vec<Value> {
+        let shown = self.vtysh(&["show bgp neighbors json"]);
+        let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
+        let neighbors = shown.as_object().into_iter().flatten();
+        let established = neighbors.filter(|(_, it)| it["bgpState"] == "Established");
+        established
+            .map(|(_, it)| it["portForeign"].clone())
+            .collect()
     }
 
     /// What its kernel does with packets to the address.
@@ -150,10 +177,10 @@ fn object(kind: &str, version: &str, name: &str, spec: &str) -> String {
     )
 }
 
-fn peer(more: &str) -> String {
+fn peer(name: &str, address: &str, more: &str) -> String {
     let spec =
-        format!("{{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, connectTime: 1s{more}}}");
-    object("BGPPeer", "v1beta2", "tor", &spec)
+        format!("{{myASN: 64500, peerASN: 64501, peerAddress: {address}, connectTime: 1s{more}}}");
+    object("BGPPeer", "v1beta2", name, &spec)
 }
 
 /// Waits until each of these nodes has one object that names the routers of the Service.
@@ -180,34 +207,86 @@ async fn reported(bed: &Bed, wanted: &[(&str, &[&str])]) {
     }
 }
 
+/// What landfall.yaml says of speakers that serve addresses themselves.
+const SERVING: &str = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  \
+                       provider: {kind: metal, dataPlane: landfall}\n  \
+                       classNames: [metallb]\n";
+
+/// Starts the speaker of a node that serves addresses itself, and lets routers begin sessions.
+fn serve(bed: &Bed, nodes: &mut [Node], place: usize) {
+    let listening = ["--bgp-listen", "179"];
+    let node = &mut nodes[place];
+    node.speaker.kill();
+    node.speaker = Node::speak_with(bed, &node.host, place + 1, Some(SERVING), &listening);
+}
+
+/// Waits until both routers have a path through each of these nodes, and no other.
+async fn through(bed: &Bed, what: &str, routers: &[Router; 2], nodes: &[&str]) {
+    until(bed, what, || routers.iter().all(|it| it.paths().0 == nodes)).await;
+}
+
 /// Speakers that serve the address themselves do so on both nodes at once, and the router spreads
-/// connections over them.
-async fn serve_on_both(bed: &Bed, nodes: &mut [Node], router: &Router) {
-    let config = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  provider: {kind: \
-                  metal, dataPlane: landfall}\n  classNames: [metallb]\n";
+/// connections over them. The first router begins its sessions itself.
+async fn serve_on_both(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
     let status = format!(
         r#"{{"status": {{"loadBalancer": {{"ingress": [
             {{"ip": "{ADDRESS}", "ipMode": "Proxy"}}]}}}}}}"#
     );
     let patch = ["patch", "service", "web", "--subresource=status", "-p"];
     bed.run(&[&patch[..], &[&status]].concat()).await;
-    for (place, node) in nodes.iter_mut().enumerate() {
-        node.speaker.kill();
-        node.speaker = Node::speak(bed, &node.host, place + 1, Some(config));
+    let short = r#"{"spec": {"holdTime": "3s"}}"#;
+    for (name, value) in [("tor", "true"), ("tor-b", "false")] {
+        let passive = format!("landfall.dev/passive={value}");
+        let annotate = [
+            "-n",
+            "metallb-system",
+            "annotate",
+            "bgppeer",
+            name,
+            &passive,
+        ];
+        bed.kubectl().run(&annotate).await.unwrap();
+        let patch = ["-n", "metallb-system", "patch", "bgppeer", name];
+        let patch = [&patch[..], &["--type=merge", "-p", short]].concat();
+        bed.kubectl().run(&patch).await.unwrap();
     }
-    let both = nodes.len();
-    until(bed, "a path to each node", || {
-        router.paths().0.len() == both
+    until(bed, "a node that does not listen", || {
+        get(bed, &nodes[1], "peers").contains("--bgp-listen")
     })
     .await;
+    routers[0].begin_sessions();
+    for place in 0..nodes.len() {
+        serve(bed, nodes, place);
+    }
+    through(bed, "a path to each node", routers, &BOTH).await;
+    assert_eq!(routers[0].ports(), [179, 179]);
     until(bed, "connections on both nodes", || {
-        router.ask();
+        routers[0].ask();
         nodes.iter().all(|node| connections(&node.host) > 0)
     })
     .await;
+}
+
+/// A speaker is killed while the API server is away, then its node is cut off, then the speaker of
+/// the other node ends: each time the address is reached through the other node.
+async fn lose_nodes(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
+    bed.cluster.freeze_api_server().unwrap();
+    nodes[1].speaker.kill();
+    through(bed, "one path after a kill", routers, &BOTH[..1]).await;
+    assert_eq!(routers[1].ask(), "one");
+    bed.cluster.thaw_api_server().unwrap();
+    serve(bed, nodes, 1);
+    through(bed, "two paths after a kill", routers, &BOTH).await;
+
+    nodes[1].host.cut();
+    through(bed, "one path after a cut", routers, &BOTH[..1]).await;
+    assert_eq!(routers[1].ask(), "one");
+    nodes[1].host.heal();
+    through(bed, "two paths after a cut", routers, &BOTH).await;
+
     nodes[0].speaker.signal(Signal::TERM);
-    until(bed, "one path", || router.paths().0.len() == both - 1).await;
-    assert_eq!(router.ask(), "one");
+    through(bed, "one path after a stop", routers, &BOTH[1..]).await;
+    assert_eq!(routers[0].ask(), "one");
 }
 
 /// A speaker explains what its node does; the cluster has what all of them do.
@@ -257,7 +336,9 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     ];
     bed.kubectl().run(&established).await.unwrap();
     let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
-    let router = Router::start();
+    let routers = [("router", ROUTER), ("second", SECOND)];
+    let routers = routers.map(|(name, address)| Router::start(name, address));
+    let router = &routers[0];
     let advertisement = object(
         "BGPAdvertisement",
         "v1beta1",
@@ -265,7 +346,14 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         "{communities: [\"64500:7\"]}",
     );
     bed.kubectl()
-        .apply(&[peer(""), advertisement].concat())
+        .apply(
+            &[
+                peer("tor", ROUTER, ""),
+                peer("tor-b", SECOND, ""),
+                advertisement,
+            ]
+            .concat(),
+        )
         .await
         .unwrap();
     let mut nodes: Vec<Node> = (1..=2)
@@ -273,18 +361,18 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         .collect();
 
     // Both nodes, and connections work.
-    let both = ["10.78.0.1", "10.78.0.2"].map(str::to_owned).to_vec();
-    until(&bed, "two paths", || router.paths().0 == both).await;
-    until(&bed, "two next hops in the kernel", || {
-        let kernel = router.kernel();
-        both.iter()
-            .all(|hop| kernel.contains(&format!("via {hop} ")))
-    })
-    .await;
-    until(&bed, "an answer through the router", || {
-        router.ask() == "one"
-    })
-    .await;
+    let both = BOTH.map(str::to_owned).to_vec();
+    through(&bed, "two paths", &routers, &BOTH).await;
+    for router in &routers {
+        until(&bed, "two next hops in the kernel", || {
+            let kernel = router.kernel();
+            let mut hops = BOTH.iter();
+            hops.all(|hop| kernel.contains(&format!("via {hop} ")))
+        })
+        .await;
+        let what = "an answer through the router";
+        until(&bed, what, || router.ask() == "one").await;
+    }
     let shown = get(&bed, &nodes[0], "peers");
     assert!(
         shown.contains("tor") && shown.contains("Established"),
@@ -296,21 +384,23 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         "{shown}"
     );
     explained(&bed, &nodes[0]);
-    reported(&bed, &[("node-1", &["tor"]), ("node-2", &["tor"])]).await;
+    let usual: &[&str] = &["tor", "tor-b"];
+    reported(&bed, &[("node-1", usual), ("node-2", usual)]).await;
     // A router of one node only, which need not be there to be named.
     bed.run(&["label", "node", "node-2", "rack=two"]).await;
-    let spec = "{myASN: 64500, peerASN: 64501, peerAddress: 10.78.0.51, nodeSelectors: \
+    let spec = "{myASN: 64500, peerASN: 64501, peerAddress: 10.78.0.52, nodeSelectors: \
                 [{matchLabels: {rack: two}}]}";
     let rack = object("BGPPeer", "v1beta2", "rack", spec);
     bed.kubectl().apply(&rack).await.unwrap();
-    reported(&bed, &[("node-1", &["tor"]), ("node-2", &["rack", "tor"])]).await;
+    let more: &[&str] = &["rack", "tor", "tor-b"];
+    reported(&bed, &[("node-1", usual), ("node-2", more)]).await;
     let rack = ["-n", "metallb-system", "delete", "bgppeer", "rack"];
     bed.kubectl().run(&rack).await.unwrap();
 
     // A password that the router does not have is named as the likely cause, and taken back.
     let secret = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/basic-auth\nmetadata: {name: \
                   tor, namespace: metallb-system}\nstringData: {username: x, password: wrong}\n";
-    let named = peer(", passwordSecret: {name: tor}");
+    let named = peer("tor", ROUTER, ", passwordSecret: {name: tor}");
     bed.kubectl().apply(&named).await.unwrap();
     until(&bed, "the missing Secret", || {
         get(&bed, &nodes[0], "peers").contains("there is no Secret metallb-system/tor")
@@ -340,14 +430,14 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     // A planned end: the router is asked to prefer others, and then the path is withdrawn.
     nodes[0].speaker.signal(Signal::TERM);
     until(&bed, "the request to prefer others", || router.paths().1).await;
-    let second = &both[1..];
-    until(&bed, "one path", || router.paths().0 == second).await;
+    through(&bed, "one path", &routers, &BOTH[1..]).await;
     until(&bed, "an answer by the other node", || {
         router.ask() == "one"
     })
     .await;
 
-    serve_on_both(&bed, &mut nodes, &router).await;
+    serve_on_both(&bed, &mut nodes, &routers).await;
+    lose_nodes(&bed, &mut nodes, &routers).await;
     for node in &nodes {
         let log = read(&node.log);
         assert!(

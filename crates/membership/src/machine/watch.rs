@@ -99,7 +99,7 @@ impl Machine {
         self.forgive(now);
     }
 
-    /// Begins anew to wait for answers.
+    /// Waits for answers from now on.
     fn forgive(&mut self, now: Instant) {
         for watch in self.watches.values_mut() {
             watch.outstanding.clear();

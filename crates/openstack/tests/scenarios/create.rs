@@ -60,7 +60,7 @@ async fn c01_a_service_becomes_one_load_balancer_with_everything_in_it() {
         listener.timeout_tcp_inspect,
     ];
     let defaults = [50_000, 5_000, 50_000, 0].map(Some);
-    assert_eq!(timeouts, if rig.sim.is_ovn() { timeouts } else { defaults });
+    assert_eq!(timeouts, defaults);
     assert!(picture.monitors.is_empty());
     assert_eq!(picture.floating_ips.len(), 1);
     assert_eq!(

@@ -36,6 +36,7 @@ mod lacking;
 mod large;
 mod listeners;
 mod live;
+mod logins;
 mod lost;
 mod marked;
 mod monitors;

@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use landfall_openstack::client::auth::{Auth, DomainRef, ProjectRef, Scope, UserRef};
+use landfall_openstack::client::auth::{
+    Auth, CredentialRef, DomainRef, ProjectRef, Scope, UserRef,
+};
 use landfall_openstack::client::{Cloud, CloudConfig, Transport};
 use landfall_testkit::openstack::{Refusal, Service as Simulated};
 use landfall_testkit::stack::{Project, Service, Stack, StackError};
@@ -144,16 +146,85 @@ impl Real {
     }
 
     fn config(&self) -> CloudConfig {
+        CloudConfig::new(&self.project().auth_url, self.auth())
+    }
+
+    /// The user of the project.
+    pub fn auth(&self) -> Auth {
         let project = self.project();
-        let auth = Auth::Password {
+        Auth::Password {
             user: UserRef::Name {
                 name: project.username.clone(),
                 domain: DomainRef::Id(project.domain_id.clone()),
             },
             password: project.password.clone().into(),
             scope: Scope::Project(ProjectRef::Id(project.id.clone())),
+        }
+    }
+
+    /// Other ways into the project: by names, a token, an application credential by id and by
+    /// name, and a trust.
+    pub fn logins(&self) -> Vec<Auth> {
+        const WORD: &str = "the word of the application";
+        let project = self.project().clone();
+        let by_id = Scope::Project(ProjectRef::Id(project.id.clone()));
+        let user = UserRef::Id(project.user_id.clone());
+        let domain = DomainRef::Name(project.domain_name.clone());
+        let named = Auth::Password {
+            user: UserRef::Name {
+                name: project.username.clone(),
+                domain: domain.clone(),
+            },
+            password: project.password.clone().into(),
+            scope: Scope::Project(ProjectRef::Name {
+                name: project.name.clone(),
+                domain,
+            }),
         };
-        CloudConfig::new(&project.auth_url, auth)
+        let (token, credential, trustee, trust) = wait_for(async move {
+            let token = project.token().await.unwrap();
+            let path = format!("/v3/users/{}/application_credentials", project.user_id);
+            let body = json!({"application_credential": {"name": "landfall", "secret": WORD}});
+            let made = project.post(Service::Identity, &path, body).await.unwrap();
+            let credential = text(&made["application_credential"]["id"]);
+            let trustee = project.add_user("trustee", WORD).await.unwrap();
+            let roles = ["member", "load-balancer_member"].map(|name| json!({"name": name}));
+            let body = json!({"trust": {
+                "trustor_user_id": project.user_id, "trustee_user_id": trustee,
+                "project_id": project.id, "impersonation": true, "roles": roles,
+            }});
+            let path = "/v3/OS-TRUST/trusts";
+            let made = project.post(Service::Identity, path, body).await.unwrap();
+            (token, credential, trustee, text(&made["trust"]["id"]))
+        });
+        let by_credential = |credential| Auth::ApplicationCredential {
+            credential,
+            secret: WORD.into(),
+        };
+        let with_token = |scope| Auth::Token {
+            token: token.clone().into(),
+            scope,
+        };
+        vec![
+            named,
+            with_token(by_id),
+            by_credential(CredentialRef::Id(credential)),
+            by_credential(CredentialRef::Name {
+                name: "landfall".to_owned(),
+                user,
+            }),
+            Auth::Password {
+                user: UserRef::Id(trustee),
+                password: WORD.into(),
+                scope: Scope::Trust(trust),
+            },
+        ]
+    }
+
+    /// Changes the user's password at Keystone.
+    pub fn change_password(&self, password: &str) {
+        let (project, password) = (self.project().clone(), password.to_owned());
+        wait_for(async move { project.set_password(&password).await.unwrap() });
     }
 
     /// A client of the scenarios' own.
@@ -468,6 +539,10 @@ impl Real {
             }
         }
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
 }
 
 async fn is_busy(project: &Project) -> Result<bool, StackError> {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::create::web;
 use crate::rig::Rig;
-use crate::rig::stage::Stage;
+use crate::rig::stage::{Stage, in_part};
 use crate::written::{annotate, refusal, short};
 
 const OVN: &str = "lb-provider=ovn\nlb-method=SOURCE_IP_PORT";
@@ -203,6 +203,7 @@ async fn f33_the_first_family_may_be_ipv6_where_the_configured_subnet_is_ipv4() 
         rig.add_node("a", "2001:db8::4");
         // There, members have to be of each VIP's family.
         if rig.sim.is_ovn() && families.len() > 1 {
+            in_part("two families");
             continue;
         }
         rig.apply(web().families(&families, policy)).await;

@@ -74,23 +74,32 @@ pub fn cloud(sim: &Sim, agent: Option<&str>) -> Cloud {
 }
 
 fn cloud_within(sim: &Sim, agent: Option<&str>, body_limit: Option<usize>) -> Cloud {
-    let logins = Logins::default();
-    let auth = Auth::Password {
-        user: UserRef::Name {
-            name: logins.user,
-            domain: DomainRef::Name(logins.domain.clone()),
-        },
-        password: logins.password.into(),
-        scope: Scope::Project(ProjectRef::Name {
-            name: logins.project,
-            domain: DomainRef::Name(logins.domain),
-        }),
-    };
+    let auth = user_of(&Logins::default());
     let mut config = CloudConfig::new(&sim.auth_url(), auth);
     config.body_limit = body_limit.unwrap_or(config.body_limit);
     if let Some(agent) = agent {
         agent.clone_into(&mut config.user_agent);
     }
+    over(sim, config)
+}
+
+/// The user of a simulated cloud.
+pub fn user_of(logins: &Logins) -> Auth {
+    Auth::Password {
+        user: UserRef::Name {
+            name: logins.user.clone(),
+            domain: DomainRef::Name(logins.domain.clone()),
+        },
+        password: logins.password.clone().into(),
+        scope: Scope::Project(ProjectRef::Name {
+            name: logins.project.clone(),
+            domain: DomainRef::Name(logins.domain.clone()),
+        }),
+    }
+}
+
+/// A client of a simulated cloud that is configured like this.
+pub fn over(sim: &Sim, config: CloudConfig) -> Cloud {
     let sim = sim.clone();
     let transport = Transport::InProcess(Arc::new(move |request| {
         let sim = sim.clone();

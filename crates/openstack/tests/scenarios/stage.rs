@@ -14,6 +14,14 @@ use serde_json::Value;
 #[cfg(feature = "stack")]
 pub const ONLY_SIMULATED: &str = "this row needs the simulator";
 
+/// How a row says that it leaves out a part of itself on this side.
+pub const IN_PART: &str = "this row is played in part";
+
+/// Says that something of the row is left out here.
+pub fn in_part(what: &str) {
+    println!("{IN_PART}, without {what}");
+}
+
 /// The cloud of a scenario.
 pub enum Stage {
     Simulated(Sim),

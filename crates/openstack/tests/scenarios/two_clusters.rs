@@ -11,6 +11,7 @@ use landfall_testkit::svc;
 use crate::addresses::lb;
 use crate::create::web;
 use crate::listeners::TLS;
+use crate::rig::stage::in_part;
 use crate::rig::{Picture, Rig};
 use crate::written::{refusal, short};
 
@@ -92,6 +93,7 @@ async fn s14_of_two_clusters_on_one_load_balancer_neither_takes_anything_from_th
 
     // Internal off; a certificate that Octavia refuses, and a node in between.
     if owner.sim.is_ovn() {
+        in_part("a refused certificate");
         guest.apply(guest_service(&id)).await;
     } else {
         let reference = owner.sim.add_false_certificate();

@@ -19,7 +19,7 @@ use super::slab::Key;
 use super::{Command, Engine, Subject, client_token, place_of, tasks};
 use crate::budget::Cost;
 use crate::counters::Refusal;
-use crate::http::Front;
+use crate::http::{self, Front};
 use crate::identity::ListenerId;
 use crate::inbound::Inbound;
 use crate::listener::{ListenerState, Place};
@@ -140,7 +140,7 @@ impl Engine {
             Accepted::Full(listener) => {
                 let resume = self.resume.clone();
                 let closing = listener.closing().clone();
-                self.tasks.spawn(async move {
+                tokio::spawn(async move {
                     tokio::select! {
                         () = closing.cancelled() => {}
                         () = listener.gate().freed() => {
@@ -151,7 +151,7 @@ impl Engine {
             }
             Accepted::Shortage => {
                 let resume = self.resume.clone();
-                self.tasks.spawn(async move {
+                tokio::spawn(async move {
                     tokio::time::sleep(SHORTAGE_PAUSE).await;
                     let _ = resume.send(Command::Resume(key)).await;
                 });
@@ -187,7 +187,7 @@ impl Engine {
                         let _ = stream.set_reset_on_close();
                         continue;
                     }
-                    self.admit(key, stream, peer, listener, place);
+                    self.admit(key, stream, (peer, trusted), listener, place);
                 }
                 Err(error) if would_block(&error) => return Accepted::All,
                 Err(error) if is_shortage(&error) => {
@@ -213,11 +213,11 @@ impl Engine {
         &mut self,
         acceptor: Key,
         stream: Stream,
-        peer: SocketAddr,
+        (peer, trusted): (SocketAddr, bool),
         listener: Arc<ListenerState>,
         place: Place,
     ) {
-        if listener.config().trusts(peer.ip()) {
+        if trusted {
             self.await_proxy_header(acceptor, stream, peer, listener, place);
         } else {
             let inbound = listener.inbound(peer);
@@ -251,26 +251,27 @@ impl Engine {
             return;
         }
         inbound.secure = config.termination.is_some();
-        let task = tasks::Task {
-            front: config
-                .listener
-                .mode
-                .http()
-                .and_then(|_| self.front(acceptor)),
-            config: listener.config_full(),
-            inbound,
-            place,
-        };
+        let speaks_http = config.listener.mode.http().is_some();
+        let front = speaks_http.then(|| self.front(acceptor)).flatten();
         drop(config);
-        let (client, sockets) = (task.inbound.client.ip(), &mut self.client_sockets);
-        match sockets.add(stream, client, &listener, &self.tools.epoll) {
-            Ok(socket) => {
-                let key = socket.key();
-                let running = self.tasks.spawn(task.run(socket, listener));
-                sockets.set_task(key, running.abort_handle());
+        let (client, sockets) = (inbound.client.ip(), &mut self.client_sockets);
+        let socket = sockets.add(stream, client, &listener);
+        let key = socket.key();
+        let running = match front {
+            Some(front) if !inbound.secure => {
+                tokio::spawn(http::serve(front, socket, inbound, &[], place))
             }
-            Err(error) => tracing::warn!(%error, "a connection cannot be polled"),
-        }
+            front => {
+                let task = tasks::Task {
+                    front,
+                    config: listener.config_full(),
+                    inbound,
+                    place,
+                };
+                tokio::spawn(task.run(socket, listener))
+            }
+        };
+        sockets.set_task(key, running.abort_handle());
     }
 
     fn begin(

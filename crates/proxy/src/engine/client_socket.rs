@@ -23,12 +23,19 @@ use crate::http::ClientStream;
 use crate::listener::ListenerState;
 
 /// The sockets that tasks of a worker have.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClientSockets {
     table: Slab<Entry>,
     /// Which of them are of one listener, by where its state lies.
     by_listener: Lists<usize>,
-    gone: Arc<Mutex<Vec<Key>>>,
+    shared: Arc<Shared>,
+}
+
+/// What a table and its sockets share.
+#[derive(Debug)]
+struct Shared {
+    epoll: Arc<Epoll>,
+    gone: Mutex<Vec<Key>>,
 }
 
 #[derive(Debug)]
@@ -45,19 +52,21 @@ pub(super) struct ClientSocket {
     stream: Stream,
     key: Key,
     readiness: Arc<Readiness>,
-    gone: Arc<Mutex<Vec<Key>>>,
+    shared: Arc<Shared>,
 }
 
 /// What is known of a socket: whether the next call would succeed. Only the worker's thread has it.
 #[derive(Debug)]
 struct Readiness(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     readable: bool,
     /// Nothing follows that would be reported.
     read_closed: bool,
     unwritable: bool,
+    /// What is reported of it, if anything is.
+    watched: Option<Watch>,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -65,16 +74,25 @@ struct State {
 // === impl ClientSockets ===
 
 impl ClientSockets {
+    /// No sockets. What happens to those that come is reported by `epoll`.
+    pub(super) fn new(epoll: Arc<Epoll>) -> Self {
+        let gone = Mutex::default();
+        Self {
+            table: Slab::default(),
+            by_listener: Lists::default(),
+            shared: Arc::new(Shared { epoll, gone }),
+        }
+    }
+
     /// Adds a socket of a client of this listener.
     pub(super) fn add(
         &mut self,
         stream: Stream,
         client: IpAddr,
         listener: &Arc<ListenerState>,
-        epoll: &Epoll,
-    ) -> io::Result<ClientSocket> {
+    ) -> ClientSocket {
         self.forget_gone();
-        let readiness = Arc::new(Readiness(Mutex::default()));
+        let readiness = Arc::new(Readiness::default());
         let listener = place_of(listener);
         let key = self.table.insert_with(|_| Entry {
             readiness: readiness.clone(),
@@ -83,14 +101,12 @@ impl ClientSockets {
             task: None,
         });
         self.by_listener.add(listener, key.index);
-        let socket = ClientSocket {
+        ClientSocket {
             stream,
             key,
             readiness,
-            gone: self.gone.clone(),
-        };
-        epoll.add(&socket.stream, Subject::Task(key).token(), Watch::Both)?;
-        Ok(socket)
+            shared: self.shared.clone(),
+        }
     }
 
     /// The task that has a socket.
@@ -129,7 +145,7 @@ impl ClientSockets {
 
     /// Forgets sockets that are closed.
     pub(super) fn forget_gone(&mut self) {
-        for key in lock(&self.gone).drain(..) {
+        for key in lock(&self.shared.gone).drain(..) {
             if let Some(entry) = self.table.remove(key) {
                 self.by_listener.remove(entry.listener, key.index);
             }
@@ -138,6 +154,20 @@ impl ClientSockets {
 }
 
 // === impl Readiness ===
+
+impl Default for Readiness {
+    fn default() -> Self {
+        Self(Mutex::new(State {
+            // Most clients say something before their connection has a task.
+            readable: true,
+            read_closed: false,
+            unwritable: false,
+            watched: None,
+            reader: None,
+            writer: None,
+        }))
+    }
+}
 
 impl Readiness {
     fn state(&self) -> MutexGuard<'_, State> {
@@ -191,6 +221,20 @@ impl ClientSocket {
         self.key
     }
 
+    /// Has it reported when the socket can be read, or written as well. Watched only once something
+    /// has to be waited for, it is not reported that a request is there which was read meanwhile.
+    /// What is so already is reported at once.
+    fn watch(&self, state: &mut State, wanted: Watch) -> io::Result<()> {
+        let (epoll, token) = (&self.shared.epoll, Subject::Task(self.key).token());
+        match (state.watched, wanted) {
+            (Some(Watch::Both), _) | (Some(Watch::Reading), Watch::Reading) => return Ok(()),
+            (Some(Watch::Reading), Watch::Both) => epoll.change(&self.stream, token, wanted)?,
+            (None, _) => epoll.add(&self.stream, token, wanted)?,
+        }
+        state.watched = Some(wanted);
+        Ok(())
+    }
+
     fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -206,6 +250,7 @@ impl ClientSocket {
             Err(error) if would_block(&error) => {
                 state.unwritable = true;
                 register(&mut state.writer, cx);
+                self.watch(&mut state, Watch::Both)?;
                 Poll::Pending
             }
             result => {
@@ -226,6 +271,7 @@ impl AsyncRead for ClientSocket {
         let mut state = self.readiness.state();
         if !state.readable {
             register(&mut state.reader, cx);
+            self.watch(&mut state, Watch::Reading)?;
             return Poll::Pending;
         }
         match self.stream.receive_into(room) {
@@ -238,6 +284,7 @@ impl AsyncRead for ClientSocket {
             Err(error) if would_block(&error) => {
                 state.readable = false;
                 register(&mut state.reader, cx);
+                self.watch(&mut state, Watch::Reading)?;
                 Poll::Pending
             }
             Err(error) => {
@@ -295,7 +342,7 @@ impl ClientStream for ClientSocket {
 
 impl Drop for ClientSocket {
     fn drop(&mut self) {
-        lock(&self.gone).push(self.key);
+        lock(&self.shared.gone).push(self.key);
     }
 }
 
@@ -318,7 +365,7 @@ mod tests {
     use crate::listener::ListenerConfig;
 
     struct Scene {
-        epoll: Epoll,
+        epoll: Arc<Epoll>,
         sockets: ClientSockets,
         listener: Arc<ListenerState>,
     }
@@ -336,9 +383,10 @@ mod tests {
                 service: ServiceKey::new("shop", "web"),
             };
             let listener = ListenerState::new(id, owner, config, 1, &Changes::default());
+            let epoll = Arc::new(Epoll::new().unwrap());
             Self {
-                epoll: Epoll::new().unwrap(),
-                sockets: ClientSockets::default(),
+                sockets: ClientSockets::new(epoll.clone()),
+                epoll,
                 listener: Arc::new(listener),
             }
         }
@@ -348,8 +396,7 @@ mod tests {
             let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (near, _) = Stream::accept(&listener).unwrap();
             let client = far.local_addr().unwrap().ip();
-            let socket = self.sockets.add(near, client, &self.listener, &self.epoll);
-            (socket.unwrap(), far)
+            (self.sockets.add(near, client, &self.listener), far)
         }
 
         /// Runs the future, with events reported as the engine does it.

@@ -48,7 +48,7 @@ use landfall_sys::clock::coarse_millis;
 use landfall_sys::epoll::{Epoll, Event, Events, Watch};
 use landfall_sys::timer::Timer;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::AbortOnDropHandle;
 
 use self::accept::Acceptor;
 use self::client_socket::ClientSockets;
@@ -115,7 +115,6 @@ pub(crate) enum Command {
 pub(crate) struct Engine {
     commands: mpsc::Receiver<Command>,
     resume: mpsc::Sender<Command>,
-    tasks: TaskTracker,
     tools: Tools,
     events: Events,
     acceptors: Slab<Acceptor>,
@@ -142,7 +141,7 @@ pub(crate) struct Engine {
 
 /// What connections use in turn.
 struct Tools {
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     buffer: Box<[u8]>,
     pipes: Pipes,
     member_sockets: MemberSockets,
@@ -166,16 +165,15 @@ impl Engine {
     pub(crate) fn new(
         commands: mpsc::Receiver<Command>,
         resume: mpsc::Sender<Command>,
-        tasks: TaskTracker,
         capacity: Capacity,
     ) -> io::Result<Self> {
         let now = coarse_millis();
-        let (epoll, timer) = (Epoll::new()?, Timer::new()?);
+        let (epoll, timer) = (Arc::new(Epoll::new()?), Timer::new()?);
         epoll.add(&timer, Subject::Time.token(), Watch::Reading)?;
         Ok(Self {
             commands,
             resume,
-            tasks,
+            client_sockets: ClientSockets::new(epoll.clone()),
             tools: Tools {
                 epoll,
                 buffer: vec![0; pump::BUFFER_SIZE].into_boxed_slice(),
@@ -187,7 +185,6 @@ impl Engine {
             acceptors: Slab::default(),
             acceptors_by_id: HashMap::new(),
             proxy_headers: Slab::default(),
-            client_sockets: ClientSockets::default(),
             connections: Slab::default(),
             connections_by_listener: Lists::default(),
             proxy_header_times: Wheel::new(now),
@@ -337,7 +334,7 @@ impl Engine {
         };
         let (listener, client) = connection.line();
         let resume = self.resume.clone();
-        let waits = self.tasks.spawn(async move {
+        let waits = tokio::spawn(async move {
             let member = listener.pool().wait(client).await;
             let _ = resume.send(Command::Served(key, member)).await;
         });

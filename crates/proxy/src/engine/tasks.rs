@@ -1,5 +1,5 @@
-//! Connections that are more than bytes passing by: TLS that begins or ends here, and HTTP. Each is
-//! a task of the worker's runtime, from the accept to the end.
+//! Connections that are more than bytes passing by: TLS that begins or ends here, with or without
+//! HTTP in it. Each is a task of the worker's runtime, from the accept to the end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +48,6 @@ async fn serve(
         if let Some(rest) = secured {
             rest.await;
         }
-    } else if let Some(front) = front {
-        http::serve(front, stream, inbound, &[]).await;
     } else if let Some(rest) = pass(config, inbound, stream, listener).await {
         rest.await;
     }
@@ -77,7 +75,7 @@ async fn secure<'a>(
         }
     };
     if let Some(front) = front {
-        return Some(http::serve(front, stream, inbound, &[]));
+        return Some(http::serve(front, stream, inbound, &[], ()));
     }
     pass(config, inbound, stream, listener).await
 }

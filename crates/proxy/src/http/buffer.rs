@@ -25,8 +25,9 @@ const MEDIUM: usize = super::MAX_HEAD;
 /// over, and still fits the second-level cache of a core together with that of the other direction.
 const LARGE: usize = 64 * 1024;
 
-/// Storage kept for later per thread: 7 MiB at most. What is more goes back to the allocator.
-const KEPT: [(usize, usize); 3] = [(SMALL, 256), (MEDIUM, 32), (LARGE, 32)];
+/// How much storage of each size is kept for later per thread: 7 MiB at most. What is more goes
+/// back to the allocator.
+const KEPT: [usize; 3] = [256, 32, 32];
 
 /// Bytes given back to the allocator after which it should give them back to the kernel.
 const MUCH: usize = 8 * 1024 * 1024;
@@ -261,26 +262,37 @@ impl From<Vec<u8>> for Outgoing {
     }
 }
 
+/// Where storage of this size is kept.
+fn place_of(size: usize) -> Option<usize> {
+    match size {
+        SMALL => Some(0),
+        MEDIUM => Some(1),
+        LARGE => Some(2),
+        _ => None,
+    }
+}
+
 fn take(size: usize) -> Vec<u8> {
     SPARE
-        .with_borrow_mut(|spare| {
-            let place = KEPT.iter().position(|&(kept, _)| kept == size)?;
-            spare.get_mut(place)?.pop()
-        })
+        .with_borrow_mut(|spare| spare.get_mut(place_of(size)?)?.pop())
         .unwrap_or_else(|| vec![0; size])
 }
 
 fn give(storage: Vec<u8>) {
+    if storage.is_empty() {
+        return;
+    }
     // At the end of a thread its list may be gone already: then it is freed.
     let _ = SPARE.try_with(|spare| {
         let Ok(mut spare) = spare.try_borrow_mut() else {
             return;
         };
-        for (kept, &(size, most)) in spare.iter_mut().zip(&KEPT) {
-            if storage.len() == size && kept.len() < most {
-                kept.push(storage);
-                return;
-            }
+        if let Some(place) = place_of(storage.len())
+            && let (Some(kept), Some(&most)) = (spare.get_mut(place), KEPT.get(place))
+            && kept.len() < most
+        {
+            kept.push(storage);
+            return;
         }
         FREED.fetch_add(storage.len(), Ordering::Relaxed);
     });

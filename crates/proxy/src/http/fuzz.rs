@@ -257,7 +257,7 @@ impl Place {
                 std::future::pending::<()>().await;
             };
             tokio::select! {
-                () = serve(self.front.clone(), server, inbound, early) => {}
+                () = serve(self.front.clone(), server, inbound, early, ()) => {}
                 () = speak => {}
                 () = listen => {}
                 () = tokio::time::sleep(FOREVER) => panic!("the connection is stuck"),

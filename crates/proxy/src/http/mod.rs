@@ -47,14 +47,17 @@ const CHUNK: usize = 16 * 1024;
 /// kept it waiting.
 const KEPT_WAITING: Duration = Duration::from_secs(1);
 
-/// Serves a client until its connection ends. `early` was read from it already.
+/// Serves a client until its connection ends, and then drops `hold`. `early` was read from it
+/// already.
 ///
-/// Boxed, because callers that are generic over streams would otherwise hold room for each kind.
+/// Boxed, because callers that are generic over streams would otherwise hold room for each kind,
+/// and because a task's future moves several times before it begins.
 pub fn serve<S: ClientStream>(
     front: Arc<Front>,
     client: S,
     inbound: Inbound,
     early: &[u8],
+    hold: impl Send + 'static,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     front.listener().counters().mine().connected();
     let early = Buffer::holding(early).paid_by(front.payer(&inbound));
@@ -62,6 +65,7 @@ pub fn serve<S: ClientStream>(
         return Box::pin(async move {
             Box::pin(h2::run(front.clone(), client, inbound, early)).await;
             front.ended();
+            drop(hold);
         });
     }
     let mut connection = h1::Connection::new(front.clone(), client, inbound, early);
@@ -73,6 +77,7 @@ pub fn serve<S: ClientStream>(
             drop(connection);
         }
         front.ended();
+        drop(hold);
     })
 }
 
@@ -108,7 +113,7 @@ mod tests {
         let front = Arc::new(Front::new(state.clone()));
         let client = TcpStream::connect(address).await.unwrap();
         let inbound = state.inbound(client.local_addr().unwrap());
-        let task = serve(front, client, inbound, b"");
+        let task = serve(front, client, inbound, b"", ());
         // Buffers, heads and everything about a request exist only while there is one.
         let size = std::mem::size_of_val(&*task);
         assert!(size <= 1176, "{size} bytes");

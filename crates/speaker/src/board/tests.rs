@@ -91,6 +91,7 @@ fn a_new_address_is_probed_and_one_that_another_node_had_is_taken_over() {
     assert_eq!(board.owned()[&ip("10.0.0.1")].start, Start::TakeOver);
     board.set_service(&key("new"), Some(facts(&["10.0.0.2"])));
     assert_eq!(board.owned()[&ip("10.0.0.2")].start, Start::Probe);
+    board.set_announced(ip("10.0.0.2"));
     // It leads somewhere else and comes back: other hosts have seen it by then.
     let mut without = nodes(&NAMES);
     without[1].is_alive = false;
@@ -111,6 +112,145 @@ fn an_address_whose_service_had_no_endpoint_is_still_new_when_it_has_one() {
     assert_eq!(why, Some(NotAnnounced::NoEndpoints));
     board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));
     assert_eq!(board.owned()[&ip("10.0.0.1")].start, Start::Probe);
+}
+
+fn without(name: &str) -> Vec<Node> {
+    let mut nodes = nodes(&NAMES);
+    for node in nodes.iter_mut().filter(|it| it.name == name) {
+        node.is_alive = false;
+    }
+    nodes
+}
+
+fn refused_at(names: &[&str], addresses: &[&str]) -> BTreeMap<String, Refused> {
+    let refused = Refused {
+        addresses: addresses.iter().map(|it| fingerprint(ip(it))).collect(),
+        ..Refused::default()
+    };
+    let refused = names.iter().map(|it| ((*it).to_owned(), refused.clone()));
+    refused.collect()
+}
+
+/// A Board that is current, and owns this address as long as it lives: the owner is node-b.
+fn with_web(own: &str) -> Board {
+    let mut board = board(own);
+    board.set_current();
+    board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));
+    board
+}
+
+fn start(board: &Board) -> Start {
+    board.owned()[&ip("10.0.0.1")].start
+}
+
+#[test]
+fn an_address_that_a_host_has_is_probed_again_after_its_only_pod_restarted() {
+    let mut board = with_web("node-b");
+    for is_announced in [false, true] {
+        let mut without = facts(&["10.0.0.1"]);
+        without.has_endpoints = false;
+        board.set_service(&key("web"), Some(without));
+        board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));
+        let expected = [Start::Probe, Start::TakeOver][usize::from(is_announced)];
+        assert_eq!(start(&board), expected);
+        board.set_announced(ip("10.0.0.1"));
+    }
+}
+
+#[test]
+fn the_next_owner_probes_what_the_one_before_it_was_refused() {
+    // Of the others only the second is elected after the first.
+    let next = |name: &str| {
+        let mut board = with_web(name);
+        board.set_nodes(without("node-b"));
+        !board.owned().is_empty()
+    };
+    let own = ["node-a", "node-c"]
+        .into_iter()
+        .find(|it| next(it))
+        .unwrap();
+    let looks = |board: &mut Board, count: usize| (0..count).for_each(|_| board.look());
+
+    let mut board = with_web(own);
+    assert!(board.is_unsettled());
+    board.set_nodes(without("node-b"));
+    assert_eq!(
+        start(&board),
+        Start::Probe,
+        "it may not have been announced yet"
+    );
+    assert!(!board.is_unsettled(), "that depends on this node now");
+
+    let mut board = with_web(own);
+    looks(&mut board, usize::from(NEW));
+    assert!(!board.is_unsettled());
+    board.set_nodes(without("node-b"));
+    assert_eq!(start(&board), Start::TakeOver, "it was announced");
+
+    let mut board = with_web(own);
+    looks(&mut board, usize::from(NEW));
+    board.set_refused(refused_at(&["node-b"], &["10.0.0.1"]));
+    looks(&mut board, 1_000);
+    // What the dead node reported is gone with it.
+    board.set_refused(BTreeMap::new());
+    board.set_nodes(without("node-b"));
+    assert_eq!(start(&board), Start::Probe);
+
+    let mut board = with_web(own);
+    board.set_refused(refused_at(&["node-b"], &["10.0.0.1"]));
+    board.set_refused(BTreeMap::new());
+    looks(&mut board, usize::from(REFUSED));
+    board.set_nodes(without("node-b"));
+    assert_eq!(start(&board), Start::TakeOver, "the host is gone for long");
+}
+
+#[test]
+fn a_node_with_more_refusals_than_it_can_name_may_mean_each_address_that_it_owns() {
+    let mut board = with_web("node-a");
+    let many = Refused {
+        are_many: true,
+        ..Refused::default()
+    };
+    board.set_refused(BTreeMap::from([("node-c".to_owned(), many.clone())]));
+    (0..NEW).for_each(|_| board.look());
+    assert!(!board.is_unsettled(), "node-c does not own it");
+    board.set_refused(BTreeMap::from([("node-b".to_owned(), many)]));
+    assert!(board.is_unsettled());
+}
+
+#[test]
+fn at_its_start_a_node_takes_over_what_another_announces_and_probes_what_none_does() {
+    let starting = || {
+        let mut board = board("node-b");
+        board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));
+        board
+    };
+    let mut board = starting();
+    board.set_current();
+    assert_eq!(start(&board), Start::TakeOver);
+
+    let mut board = starting();
+    board.set_nodes(nodes(&["node-b"]));
+    board.set_current();
+    assert_eq!(start(&board), Start::Probe, "it is alone");
+
+    // The report may come before or after it asks.
+    for asks_first in [false, true] {
+        let mut board = starting();
+        if asks_first {
+            board.begin();
+        }
+        board.set_refused(refused_at(&["node-a", "node-c"], &["10.0.0.1"]));
+        assert_eq!(start(&board), Start::Probe);
+        board.set_current();
+        assert_eq!(start(&board), Start::Probe);
+    }
+
+    let mut board = starting();
+    board.assume_announced();
+    board.set_nodes(nodes(&["node-b"]));
+    board.set_current();
+    assert_eq!(start(&board), Start::TakeOver, "MetalLB's speaker ran here");
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Sessions and routes as people see them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
-use landfall_bgp::peer::RemoteAsn;
+use ipnet::IpNet;
+use landfall_bgp::driver::{Statuses, configured};
+use landfall_bgp::peer::{PeerAddress, RemoteAsn};
 use landfall_bgp::route::Attributes;
 use landfall_bgp::status::{State, Status};
 use landfall_model::ServiceKey;
@@ -23,19 +27,27 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let statuses = self.statuses.borrow().clone();
         let snapshot = self.bfd();
-        let peers = shown.routing.peers.iter().map(|(name, desired)| {
+        let mut all = Vec::new();
+        for (name, desired) in &shown.routing.peers {
             let path = shown.bfd.get(name);
             let bfd = snapshot.as_ref().zip(path);
             let bfd = bfd.and_then(|(snapshot, path)| snapshot.sessions.get(path));
-            PeerView {
+            let view = |name: &Arc<str>, status| PeerView {
                 name: name.to_string(),
                 node: node.to_owned(),
                 bfd: bfd.map(of_bfd),
                 problem: shown.problems.get(name).cloned(),
-                ..session(desired, statuses.get(name), now)
+                ..session(desired, status, now)
+            };
+            let sessions = sessions_of(&statuses, name);
+            let rows = sessions.map(|(name, status)| view(name, Some(status)));
+            let before = all.len();
+            all.extend(rows);
+            if all.len() == before {
+                all.push(view(name, None));
             }
-        });
-        peers.collect()
+        }
+        all
     }
 
     /// Returns what this node announces, and to which routers.
@@ -43,22 +55,27 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let statuses = self.statuses.borrow().clone();
         let union = &shown.routing.union;
+        let mut services_at: BTreeMap<IpNet, BTreeSet<&ServiceKey>> = BTreeMap::new();
+        for (service, sent) in union.sent.entries() {
+            for prefix in &sent.prefixes {
+                services_at.entry(*prefix).or_default().insert(service);
+            }
+        }
         let mut all = Vec::new();
         for (name, routes) in &union.routes {
-            let status = statuses.get(name);
-            let established = status.is_some_and(|it| it.state == State::Established);
-            let of_peer = routes.iter().map(|(prefix, attributes)| RouteView {
+            let established = state_of(&statuses, name) == State::Established;
+            let sorted: BTreeMap<_, _> = routes.entries().collect();
+            let of_peer = sorted.into_iter().map(|(prefix, attributes)| RouteView {
                 prefix: prefix.to_string(),
                 node: node.to_owned(),
                 peer: name.to_string(),
                 established,
                 local_preference: attributes.local_preference,
                 communities: communities(attributes),
-                services: union
-                    .services_at
-                    .get(prefix)
-                    .map(|services| services.iter().cloned().collect())
-                    .unwrap_or_default(),
+                services: {
+                    let services = services_at.get(prefix).into_iter().flatten();
+                    services.map(|it| ServiceKey::clone(it)).collect()
+                },
             });
             all.extend(of_peer);
         }
@@ -77,14 +94,14 @@ impl Sessions {
         let shown = self.shown.borrow().clone();
         let union = &shown.routing.union;
         let mut said = Vec::new();
-        for address in union.addresses.get(key).into_iter().flatten() {
-            let at = union.services_at.iter();
-            let at =
-                at.filter(|(prefix, services)| prefix.contains(address) && services.contains(key));
-            for (prefix, _) in at {
-                let sent = union.routes.iter();
-                let sent = sent.filter(|(_, routes)| routes.contains_key(prefix));
-                said.extend(sent.map(|(peer, _)| AnnouncementView {
+        let Some(sent) = union.sent.get(key) else {
+            return said;
+        };
+        for address in &sent.addresses {
+            for prefix in sent.prefixes.iter().filter(|it| it.contains(address)) {
+                let routes = union.routes.iter();
+                let routes = routes.filter(|(_, routes)| routes.contains_key(prefix));
+                said.extend(routes.map(|(peer, _)| AnnouncementView {
                     node: node.to_owned(),
                     protocol: "bgp".to_owned(),
                     address: *address,
@@ -108,7 +125,7 @@ impl Sessions {
             let Some(peer) = said.peer.as_deref().filter(|_| said.announced) else {
                 return said;
             };
-            let state = statuses.get(peer).map_or(State::Idle, |it| it.state);
+            let state = state_of(&statuses, peer);
             let problem = shown.problems.get(peer);
             if state == State::Established {
                 if let Some(problem) = problem {
@@ -129,18 +146,34 @@ impl Sessions {
     /// Returns the addresses that some router has been sent, with their Services.
     pub fn announced(&self, node: &str) -> Vec<AnnouncedView> {
         let shown = self.shown.borrow().clone();
-        let at = shown.routing.union.addresses.iter();
-        let all = at.flat_map(|(service, addresses)| {
+        let sent: BTreeMap<_, _> = shown.routing.union.sent.entries().collect();
+        let all = sent.into_iter().flat_map(|(service, sent)| {
             let view = |address: &IpAddr| AnnouncedView {
                 protocol: "bgp".to_owned(),
                 node: node.to_owned(),
                 address: *address,
                 service: service.clone(),
             };
-            addresses.iter().map(view).collect::<Vec<_>>()
+            sent.addresses.iter().map(view).collect::<Vec<_>>()
         });
         all.collect()
     }
+}
+
+/// Returns the sessions with a peer: several with routers of a range.
+fn sessions_of<'a>(
+    statuses: &'a Statuses,
+    peer: &'a str,
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Status)> {
+    statuses
+        .iter()
+        .filter(move |(name, _)| configured(name) == peer)
+}
+
+/// Returns the best state of a session with a peer.
+fn state_of(statuses: &Statuses, peer: &str) -> State {
+    let states = sessions_of(statuses, peer).map(|(_, status)| status.state);
+    states.max().unwrap_or(State::Idle)
 }
 
 fn session(desired: &PeerSpec, status: Option<&Status>, now: Instant) -> PeerView {
@@ -163,6 +196,11 @@ fn session(desired: &PeerSpec, status: Option<&Status>, now: Instant) -> PeerVie
     };
     status.state.name().clone_into(&mut view.state);
     view.state_seconds = now.saturating_duration_since(status.since).as_secs();
+    if let PeerAddress::Range(_) = peer.address
+        && let Some(agreed) = &status.agreed
+    {
+        view.address = agreed.remote.ip().to_string();
+    }
     view.local_address = status.agreed.as_ref().map(|it| it.local.ip());
     view.prefixes_wanted = status.prefixes_wanted as u64;
     view.prefixes_sent = status.prefixes_sent as u64;

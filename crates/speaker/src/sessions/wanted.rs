@@ -90,7 +90,7 @@ pub(super) fn unheard(routing: &Routing) -> impl Iterator<Item = (Arc<str>, Reas
 
 fn drained(routes: &Routes) -> Routes {
     let mut known: BTreeMap<Arc<Attributes>, Arc<Attributes>> = BTreeMap::new();
-    let routes = routes.iter().map(|(prefix, attributes)| {
+    let routes = routes.entries().map(|(prefix, attributes)| {
         let drained = known
             .entry(Arc::clone(attributes))
             .or_insert_with_key(|attributes| Arc::new(attributes.drained()));
@@ -125,6 +125,7 @@ pub(super) fn address(desired: &PeerSpec) -> String {
     match &desired.peer.address {
         PeerAddress::Ip(address) => address.to_string(),
         PeerAddress::Interface(interface) => format!("interface {interface}"),
+        PeerAddress::Range(range) => range.to_string(),
     }
 }
 

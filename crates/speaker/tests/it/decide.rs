@@ -1,10 +1,12 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use landfall_l2::driver::View;
-use landfall_l2::election::{NotAnnounced, Rules};
-use landfall_l2::fsm::{Scope, Start, State, Status};
+use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
+use landfall_l2::fsm::{Conflict, Scope, Start, State, Status};
+use landfall_l2::mac::MacAddress;
 use landfall_membership::driver::View as Members;
 use landfall_model::ServiceKey;
 use landfall_model::rows::Fact;
@@ -160,11 +162,12 @@ fn a_node_that_announces_nothing_yet_is_no_candidate_for_the_others() {
 }
 
 /// What can fail of a node that announces on `eth0`.
-fn failures() -> [Part; 3] {
+fn failures() -> [Part; 4] {
     [
         Part::Address(address()),
         Part::Interface("eth0".to_owned()),
         Part::Sockets,
+        Part::DataPlane,
     ]
 }
 
@@ -269,6 +272,84 @@ fn an_address_that_appears_later_is_probed_first() {
     decider.take_facts(service("web"));
     let wanted = decider.wanted();
     assert_eq!(wanted.announcements[&address()].start, Start::Probe);
+}
+
+/// What becomes of the address: a host has it, or it is announced.
+fn status(state: State) -> BTreeMap<IpAddr, Status> {
+    let conflict = Conflict {
+        mac: MacAddress([2, 0xff, 0, 0, 0, 1]),
+        interface: 2,
+        is_peer: false,
+        last: Instant::now(),
+    };
+    let status = Status {
+        state,
+        interfaces: vec!["eth0".to_owned()],
+        conflict: (state != State::Announcing).then_some(conflict),
+    };
+    BTreeMap::from([(address(), status)])
+}
+
+#[test]
+fn a_node_reports_the_addresses_that_other_hosts_have_until_it_announces_them() {
+    let owner = owners(&json!({}))[0];
+    let mut decider = speaker(owner, &json!({}));
+    decider.set_current();
+    for (state, is_refused) in [
+        (State::Conflicted, true),
+        // The host is asked again.
+        (State::Probing, true),
+        (State::Announcing, false),
+    ] {
+        decider.take_announced(&status(state));
+        let reported = Metadata::decode(&decider.metadata().encode()).unwrap();
+        let refused = &reported.refused.addresses;
+        assert_eq!(refused.contains(&fingerprint(address())), is_refused);
+        // Others would be refused, too.
+        assert!(!reported.inability().concerns(address()));
+    }
+}
+
+#[test]
+fn what_a_host_has_is_probed_by_the_next_owner_and_after_a_restart() {
+    let all = ["node-a", "node-b", "node-c"];
+    let owner = owners(&json!({}))[0];
+    let others: Vec<&str> = all.into_iter().filter(|it| *it != owner).collect();
+    let refusing = |names: &[&str], by: &str| {
+        let mut seen = Members::clone(&members(names));
+        let peer = seen.peers.get_mut(by).unwrap();
+        let mut reported = Metadata::decode(&peer.metadata).unwrap();
+        reported.refused.addresses.insert(fingerprint(address()));
+        peer.metadata = reported.encode().into();
+        Arc::new(seen)
+    };
+    let starts = |decider: &Decider| {
+        let wanted = decider.wanted().announcements;
+        wanted.get(&address()).map(|it| it.start)
+    };
+    let mut probing = Vec::new();
+    for own in &others {
+        let mut decider = speaker(own, &json!({}));
+        decider.set_current();
+        let left: Vec<&str> = others.iter().copied().filter(|it| it != own).collect();
+        decider.take_members(refusing(&[&[owner], &left[..]].concat(), owner));
+        assert_eq!(starts(&decider), None);
+        decider.take_members(members(&left));
+        probing.extend(starts(&decider));
+    }
+    assert_eq!(probing, [Start::Probe]);
+
+    // The owner comes back while the next one has found the host.
+    for (by, expected) in [(None, Start::TakeOver), (Some(others[0]), Start::Probe)] {
+        let mut decider = speaker(owner, &json!({}));
+        let seen = by.map_or_else(|| members(&others), |by| refusing(&others, by));
+        decider.take_members(seen);
+        let asks = decider.asks().announcements;
+        assert_eq!(asks.contains_key(&address()), by.is_some());
+        assert!(asks.values().all(|it| it.start == Start::Ask));
+        decider.set_current();
+        assert_eq!(starts(&decider), Some(expected));
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What one machine announces without a cluster.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -45,8 +46,8 @@ fn machine(resources: Vec<Fact>) -> Machine {
 }
 
 fn prefixes(routing: &Routing, peer: &str) -> Vec<String> {
-    let routes = routing.union.routes[peer].iter();
-    routes.map(|(prefix, _)| prefix.to_string()).collect()
+    let prefixes: BTreeSet<_> = routing.union.routes[peer].keys().collect();
+    prefixes.iter().map(ToString::to_string).collect()
 }
 
 fn advertisement(spec: &Value) -> Fact {
@@ -76,7 +77,7 @@ fn an_advertisement_says_which_services_are_announced_and_how() {
     let services = [served("web", "192.0.2.1"), served("api", "192.0.2.2")];
     let routing = machine.routing(&services, ID, &Routing::default());
     assert_eq!(prefixes(&routing, "tor"), ["192.0.2.1/32"]);
-    let (_, attributes) = routing.union.routes["tor"].iter().next().unwrap();
+    let (_, attributes) = routing.union.routes["tor"].entries().next().unwrap();
     assert_eq!(attributes.communities, [Community(64500, 7)].into());
 }
 

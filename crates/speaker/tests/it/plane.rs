@@ -1,22 +1,27 @@
 //! What nodes serve themselves.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_engine::Classes;
-use landfall_l2::election::Rules;
+use landfall_l2::election::{Rules, fingerprint};
 use landfall_model::ServiceKey;
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
-use landfall_model::rows::{Endpoint, Fact, ServiceRow};
+use landfall_model::rows::{Endpoint, Fact, ResourceKind, ServiceRow};
 use landfall_model::status::IpMode;
 use landfall_speaker::decide::Decider;
-use landfall_speaker::plane::{Plane, Served};
+use landfall_speaker::metadata::Metadata;
+use landfall_speaker::plane::{Plane, Served, Serves};
+use landfall_speaker::routes::Withheld;
+use landfall_speaker::serve::ServingView;
+use landfall_speaker::steady::Part;
 use landfall_testkit::build::endpoint;
 use landfall_testkit::{node, slice, svc};
 use serde_json::json;
 
-use crate::support::{advertisement, interface, members, pool};
+use crate::support::{advertisement, interface, members, peer, pool, resource};
 
 const ADDRESS: &str = "192.0.2.1";
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
@@ -175,4 +180,97 @@ fn members_that_an_annotation_names_make_the_address_announced() {
     decider.take_facts(slices.into_iter().map(Fact::SliceGone).collect());
     assert!(served(&decider).unwrap().has_members);
     assert!(decider.owner(address()).is_some());
+}
+
+/// The speaker of node-a, which has a router.
+fn routed(web: Fact) -> Decider {
+    let mut decider = speaker("node-a", web);
+    let all = resource(ResourceKind::BgpAdvertisement, "v1beta1", "all", &json!({}));
+    decider.take_facts(vec![all, peer("tor", &json!({}))]);
+    decider
+}
+
+fn is_sent(decider: &Decider) -> bool {
+    let routes = decider.routing().union.routes.get("tor").unwrap();
+    routes.keys().any(|prefix| prefix.contains(&address()))
+}
+
+/// What the other nodes report: these can't serve the address.
+fn report(decider: &mut Decider, unable: &[&str]) {
+    let mut seen = Arc::unwrap_or_clone(members(&["node-b", "node-c"]));
+    for (name, peer) in &mut seen.peers {
+        let mut reported = Metadata::decode(&peer.metadata).unwrap();
+        if unable.contains(&&**name) {
+            reported.unserved.insert(fingerprint(address()));
+        }
+        peer.metadata = reported.encode().into();
+    }
+    decider.take_members(Arc::new(seen));
+}
+
+#[test]
+fn routers_are_sent_an_address_once_its_packets_are_taken_and_no_longer_than_that() {
+    let mut decider = routed(service(|_| {}));
+    decider.take_routed(&BTreeSet::new());
+    assert!(!is_sent(&decider), "a node that starts");
+    let why = decider.why_not_by_bgp(&web());
+    assert_eq!(why, Some(&Withheld::NotServed));
+    let explained = decider.explain(&web(), None).unwrap();
+    let mut of_bgp = explained.announcements.iter();
+    let of_bgp = of_bgp.find(|it| it.protocol == "bgp").unwrap();
+    assert_eq!(of_bgp.reason.as_deref(), Some("notServed"));
+
+    let taken = BTreeSet::from([address()]);
+    decider.take_routed(&taken);
+    assert!(is_sent(&decider));
+    // A new version of everything changes nothing of it.
+    decider.take_facts(vec![service(|row| row.external_local = true)]);
+    decider.take_facts(vec![pool()]);
+    assert!(is_sent(&decider));
+
+    decider.take_routed(&BTreeSet::new());
+    assert!(!is_sent(&decider), "its route is gone");
+}
+
+#[test]
+fn what_kube_proxy_serves_needs_no_listener_to_be_sent_to_routers() {
+    let mut decider = routed(service(|row| row.status.ingress[0].ip_mode = None));
+    decider.take_routed(&BTreeSet::new());
+    assert!(is_sent(&decider));
+}
+
+#[test]
+fn an_address_that_is_served_in_part_is_left_to_the_nodes_that_serve_all_of_it() {
+    let mut decider = routed(service(|_| {}));
+    decider.take_routed(&BTreeSet::from([address()]));
+    let unsteady = BTreeSet::from([Part::Address(address())]);
+    decider.take_unsteady(unsteady.clone());
+    assert!(!is_sent(&decider));
+    report(&mut decider, &["node-b"]);
+    assert!(!is_sent(&decider), "node-c serves it");
+    report(&mut decider, &["node-b", "node-c"]);
+    assert!(is_sent(&decider), "a part is better than nothing");
+    report(&mut decider, &["node-b"]);
+    assert!(!is_sent(&decider));
+    decider.take_members(members(&[]));
+    assert!(is_sent(&decider), "no other node is alive");
+    report(&mut decider, &[]);
+    decider.take_unsteady(BTreeSet::new());
+    assert!(is_sent(&decider));
+    // With the policy Local, node-c has no endpoint.
+    decider.take_facts(vec![service(|row| row.external_local = true)]);
+    decider.take_unsteady(unsteady);
+    assert!(!is_sent(&decider), "node-b serves it");
+    report(&mut decider, &["node-b"]);
+    assert!(is_sent(&decider));
+}
+
+#[test]
+fn routers_are_sent_nothing_before_all_that_is_to_be_served_was_tried() {
+    let wanted = speaker("node-a", service(|_| {})).serves();
+    let mut view = ServingView::default();
+    assert!(!view.has_begun(&wanted));
+    view.services = Arc::clone(&wanted);
+    assert!(view.has_begun(&wanted), "also what failed");
+    assert!(ServingView::default().has_begun(&Serves::default()));
 }

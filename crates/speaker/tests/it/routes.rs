@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use landfall_bgp::peer::Mode;
+use landfall_bgp::peer::{Mode, PeerAddress};
 use landfall_bgp::route::{Attributes, Community, LargeCommunity};
 use landfall_l2::election::Rules;
 use landfall_model::rows::{Endpoint, Fact, ResourceKind};
 use landfall_model::{ServiceKey, wire};
 use landfall_speaker::decide::Decider;
 use landfall_speaker::routing::Routing;
+use landfall_speaker::steady::Part;
 use landfall_testkit::build::endpoint;
 use landfall_testkit::{node, slice, svc};
 use proptest::prelude::*;
@@ -48,7 +49,7 @@ pub fn speaker(own: &str, facts: impl IntoIterator<Item = Fact>) -> Decider {
 /// The prefixes of a router, as text, with their attributes.
 fn sent(routing: &Routing, peer: &str) -> BTreeMap<String, Attributes> {
     let routes = routing.union.routes.get(peer);
-    let routes = routes.into_iter().flat_map(|it| it.iter());
+    let routes = routes.into_iter().flat_map(|it| it.entries());
     let routes = routes.map(|(prefix, attributes)| (prefix.to_string(), (**attributes).clone()));
     routes.collect()
 }
@@ -72,7 +73,8 @@ fn every_node_announces_the_address_of_a_service_to_every_router() {
                 "{own} {router}"
             );
         }
-        let said = &decider.routing().union.sent[&ServiceKey::new("default", "web")];
+        let said = &decider.routing().union.sent;
+        let said = said.get(&ServiceKey::new("default", "web")).unwrap();
         assert_eq!(said.peers.len(), 2);
     }
 }
@@ -120,7 +122,14 @@ fn only_the_router_begins_the_session_where_an_annotation_says_so() {
     for (value, mode) in [("true", Mode::Passive), ("false", Mode::Active)] {
         assert_eq!(with(value).routing().peers["tor"].peer.mode, mode);
     }
-    assert!(with("maybe").routing().peers.is_empty());
+    let range = &with("192.0.2.7/24").routing().peers["tor"].clone();
+    assert_eq!(range.peer.mode, Mode::Passive);
+    let network = "192.0.2.0/24".parse().unwrap();
+    assert_eq!(range.peer.address, PeerAddress::Range(network));
+    // The router is not in the range; no range.
+    for value in ["192.0.2.0/25", "maybe"] {
+        assert!(with(value).routing().peers.is_empty(), "{value}");
+    }
 }
 
 #[test]
@@ -203,6 +212,13 @@ fn a_node_that_can_not_deliver_announces_nothing_and_has_a_reason() {
     let mut decider = speaker("node-a", base(&json!({})));
     decider.take_facts(vec![Fact::Node(unavailable.row())]);
     assert_eq!(why(&decider), "nodeNetworkUnavailable");
+
+    // What delivers packets fails, and works again.
+    let mut decider = speaker("node-a", base(&json!({})));
+    decider.take_unsteady(BTreeSet::from([Part::DataPlane]));
+    assert_eq!(why(&decider), "dataPlaneUnhealthy");
+    decider.take_unsteady(BTreeSet::new());
+    assert_eq!(prefixes(&decider, "tor"), ["192.0.2.1/32"]);
 
     let elsewhere = json!({"nodeSelectors": [{"matchLabels": {"rack": "2"}}]});
     assert_eq!(why(&speaker("node-a", base(&elsewhere))), "notOwner");
@@ -362,13 +378,78 @@ fn of_many_services_a_change_of_one_changes_one_route_of_each_router() {
     let before = Arc::clone(decider.routing());
     assert_eq!(before.union.routes.len(), 8);
     assert!(before.union.routes.values().all(|it| it.len() == 2_000));
-    // One Service goes: each router loses one prefix, and all others are the same objects.
+    // One Service goes: each router loses one prefix, and nothing else differs.
     let gone = ServiceKey::new("default", "web-7");
-    decider.take_facts(vec![Fact::ServiceGone(gone)]);
-    for (name, routes) in &decider.routing().union.routes {
-        let old = &before.union.routes[name];
-        assert_eq!(routes.len(), 1_999);
-        let same = routes.iter().all(|(prefix, it)| old[prefix] == *it);
-        assert!(same, "{name}");
+    decider.take_facts(vec![Fact::ServiceGone(gone.clone())]);
+    let now = &decider.routing().union;
+    for (name, routes) in &now.routes {
+        let changes = routes.changes(&before.union.routes[name]);
+        let changes: Vec<_> = changes.map(|it| (it.key.to_string(), it.now)).collect();
+        assert_eq!(changes, [(format!("{}/32", address(7)), None)], "{name}");
+    }
+    let changes: Vec<_> = now.sent.changes(&before.union.sent).collect();
+    assert_eq!(changes.len(), 1);
+    assert_eq!((changes[0].key, changes[0].now), (&gone, None));
+}
+
+/// A change of one Service: its number, its address and whether it has an endpoint; `None`: it is
+/// gone.
+type ServiceChange = (u8, Option<(u8, bool)>);
+
+fn change() -> impl Strategy<Value = ServiceChange> {
+    (0_u8..12, proptest::option::of((0_u8..64, any::<bool>())))
+}
+
+fn facts_of((number, held): ServiceChange) -> Vec<Fact> {
+    let name = format!("s{number}");
+    let Some((last, is_ready)) = held else {
+        return vec![Fact::ServiceGone(ServiceKey::new("default", &name))];
+    };
+    let mut facts = service(&name, &format!("192.0.2.{last}"));
+    if !is_ready {
+        facts.pop();
+        facts.push(Fact::Slice(slice(&name).port("", 8080).row()));
+    }
+    facts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Change by change the same comes out as from all Services at once.
+    #[test]
+    fn routes_that_follow_changes_are_those_that_are_worked_out_from_nothing(
+        advertisements in prop::collection::vec((24_u8..=32, 0_u8..3, 0_u8..4), 1..5),
+        changes in prop::collection::vec(prop::collection::vec(change(), 1..4), 1..12),
+    ) {
+        let mut facts = Vec::new();
+        for number in 1..=3 {
+            let spec = json!({"peerAddress": format!("192.0.2.{}", 250 + number)});
+            facts.push(peer(&format!("tor-{number}"), &spec));
+        }
+        for (number, (length, peers, app)) in advertisements.into_iter().enumerate() {
+            let peers: Vec<_> = (1..=peers).map(|it| format!("tor-{it}")).collect();
+            let mut spec = json!({"peers": peers, "communities": [format!("64500:{number}")]});
+            // A selector of Services goes with host routes only.
+            if app == 0 {
+                spec["serviceSelectors"] = json!([{"matchLabels": {"app": "s1"}}]);
+            } else {
+                spec["aggregationLength"] = json!(length);
+            }
+            facts.push(advertisement(&format!("of-{number}"), &spec));
+        }
+        let mut decider = speaker("node-a", facts.clone());
+        let mut known: BTreeMap<u8, Vec<Fact>> = BTreeMap::new();
+        for changed in changes {
+            let mut all = Vec::new();
+            for change in changed {
+                all.extend(facts_of(change));
+                known.insert(change.0, facts_of(change));
+            }
+            decider.take_facts(all);
+            let all = facts.iter().chain(known.values().flatten()).cloned();
+            let from_start = speaker("node-a", all);
+            prop_assert_eq!(decider.routing(), from_start.routing());
+        }
     }
 }

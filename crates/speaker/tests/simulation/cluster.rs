@@ -16,6 +16,9 @@ use sha2::{Digest as _, Sha256};
 
 const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
+/// The number of a Service whose addresses another host has.
+pub const FOREIGN_HOST: usize = 200;
+
 /// A Service as it is now.
 #[derive(Clone, Debug)]
 pub struct Service {

@@ -17,7 +17,7 @@ use landfall_membership::packet::SessionId;
 use landfall_membership::seal::{Key, Keys};
 use landfall_model::rows::Fact;
 use landfall_speaker::decide::Decider;
-use landfall_speaker::task::FIND;
+use landfall_speaker::task::{ASK, FIND, LOOK};
 
 use crate::cluster::name;
 
@@ -42,6 +42,8 @@ pub struct Birth {
 pub struct Sent {
     pub datagrams: Vec<Datagram>,
     pub frames: Vec<Vec<u8>>,
+    /// Something happened to an address.
+    pub has_news: bool,
 }
 
 pub struct Life {
@@ -51,6 +53,8 @@ pub struct Life {
     wanted: Wanted,
     mac: MacAddress,
     found_at: Option<Instant>,
+    ask_at: Option<Instant>,
+    compare_at: Option<Instant>,
     revision: u64,
     /// It announces what it is elected for.
     pub is_ready: bool,
@@ -89,11 +93,12 @@ fn keys() -> Keys {
 
 impl Sent {
     fn put(&mut self, outputs: Vec<Output>) {
-        let frames = outputs.into_iter().filter_map(|output| match output {
-            Output::Send { frame, .. } => Some(frame),
-            Output::Report(..) => None,
-        });
-        self.frames.extend(frames);
+        for output in outputs {
+            match output {
+                Output::Send { frame, .. } => self.frames.push(frame),
+                Output::Report(..) => self.has_news = true,
+            }
+        }
     }
 }
 
@@ -118,6 +123,8 @@ impl Life {
             wanted: Wanted::default(),
             mac: mac(node),
             found_at: None,
+            ask_at: None,
+            compare_at: None,
             revision: 0,
             is_ready: false,
             is_leaving: false,
@@ -144,6 +151,7 @@ impl Life {
         self.decider.take_facts(facts);
         if self.decider.is_synced() && !was_synced {
             self.found_at = Some(now + FIND);
+            self.ask_at = Some(now + ASK);
         }
     }
 
@@ -157,6 +165,10 @@ impl Life {
             };
             self.decider.take_members(Arc::new(view));
         }
+        self.decider.take_announced(&self.announcer.status());
+        if self.compare_at.is_none() && self.is_ready && self.decider.is_unsettled() {
+            self.compare_at = Some(now + LOOK);
+        }
         let mut sent = Sent::default();
         let seeds = self.decider.seeds(PORT);
         if !seeds.is_empty() {
@@ -167,14 +179,26 @@ impl Life {
             sent.datagrams = self.members.set_metadata(metadata).unwrap();
         }
         if self.is_ready {
-            let wanted = self.decider.wanted();
-            if wanted != self.wanted {
-                self.announcer.set_peers(now, wanted.peers.clone());
-                self.announcer.set_announcements(now, &wanted.announcements);
-                self.wanted = wanted;
-            }
+            self.want(now, self.decider.wanted());
+        } else if !self.wanted.announcements.is_empty() {
+            let peers = self.decider.wanted().peers;
+            self.want(
+                now,
+                Wanted {
+                    peers,
+                    ..self.wanted.clone()
+                },
+            );
         }
         sent
+    }
+
+    fn want(&mut self, now: Instant, wanted: Wanted) {
+        if wanted != self.wanted {
+            self.announcer.set_peers(now, wanted.peers.clone());
+            self.announcer.set_announcements(now, &wanted.announcements);
+            self.wanted = wanted;
+        }
     }
 
     /// Says what it would do about an address, and why.
@@ -197,6 +221,7 @@ impl Life {
     pub fn deadline(&self) -> Option<Instant> {
         let members = (!self.is_leaving).then(|| self.members.deadline());
         let others = self.announcer.deadline().into_iter().chain(self.found_at);
+        let others = others.chain(self.ask_at).chain(self.compare_at);
         others.chain(members).min()
     }
 
@@ -208,19 +233,28 @@ impl Life {
         if self.announcer.deadline().is_some_and(|at| at <= now) {
             sent.put(self.announcer.expire(now, 64));
         }
+        if self.ask_at.is_some_and(|at| at <= now) {
+            self.ask_at = None;
+            let asks = self.decider.asks();
+            self.want(now, asks);
+        }
+        if self.compare_at.is_some_and(|at| at <= now) {
+            self.compare_at = None;
+            self.decider.look();
+        }
         let is_found = self.found_at.is_some_and(|at| at <= now);
         if is_found {
             self.found_at = None;
             self.is_ready = true;
             self.decider.set_current();
         }
-        is_found || self.is_stale()
+        is_found || sent.has_news || self.is_stale()
     }
 
     pub fn take_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8]) -> Sent {
         Sent {
             datagrams: self.members.receive(now, from, bytes),
-            frames: Vec::new(),
+            ..Sent::default()
         }
     }
 
@@ -234,7 +268,7 @@ impl Life {
         self.is_leaving = true;
         Sent {
             datagrams: self.members.leave(),
-            frames: Vec::new(),
+            ..Sent::default()
         }
     }
 }

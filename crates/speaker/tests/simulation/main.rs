@@ -49,12 +49,13 @@ fn each_address_has_one_owner_whatever_happens() {
     let count = number("LANDFALL_SPEAKERS_SCHEDULES").unwrap_or(SCHEDULES);
     let seeds = RECORDED.iter().copied().chain(first..first + count);
     let (mut failed, mut outages) = (String::new(), Vec::new());
-    let (mut faults, mut right, mut most) = (0, 0, 0);
+    let (mut faults, mut right, mut most, mut questions) = (0, 0, 0, 0);
     let mut two = Duration::ZERO;
     for seed in seeds {
         let played = schedule::play(seed, None);
         faults += played.faults;
         right += played.right;
+        questions += played.questions_to_foreign_host;
         most = most.max(played.nodes);
         two = two.max(played.longest_two);
         outages.extend(played.outages);
@@ -75,5 +76,9 @@ fn each_address_has_one_owner_whatever_happens() {
         at(100).unwrap_or(&Duration::ZERO),
     );
     assert!(right > 0 && faults > 0, "the schedules do nothing");
+    assert!(
+        questions > 0,
+        "nodes never asked for the address of another host"
+    );
     assert!(failed.is_empty(), "{failed}");
 }

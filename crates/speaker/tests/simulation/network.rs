@@ -10,6 +10,8 @@ use landfall_l2::packet::arp::{Arp, Operation};
 use landfall_l2::packet::ndp::{Solicitation, solicited_node};
 use landfall_l2::packet::{Frame, Message};
 
+const FOREIGN_HOST: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 2]);
+
 const CLIENT: MacAddress = MacAddress([2, 0xff, 0, 0, 0, 1]);
 
 /// Loss that changes nothing of what must hold: one of a hundred.
@@ -109,6 +111,19 @@ impl Client {
         {
             *known = claim.mac;
         }
+    }
+}
+
+/// Returns what the host that has an address answers to a node that probes for it.
+pub fn answer_of_foreign_host(probe: &Frame) -> Option<Vec<u8>> {
+    match probe.message {
+        Message::Arp(asked) => Some(asked.answer(FOREIGN_HOST).frame(asked.sender_mac)),
+        Message::Solicitation(asked) => {
+            let answer = asked.answer(FOREIGN_HOST);
+            let group = MacAddress::of_group(answer.destination);
+            Some(answer.frame(group, FOREIGN_HOST))
+        }
+        Message::Advertisement(_) => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::cluster::{Service, addresses};
+use crate::cluster::{FOREIGN_HOST, Service, addresses};
 use crate::validate::{BOUND, LEARNED};
 use crate::world::{Pause, SERVICES, World};
 
@@ -17,6 +17,7 @@ pub struct Played {
     pub outages: Vec<Duration>,
     pub longest_two: Duration,
     pub right: u64,
+    pub questions_to_foreign_host: u64,
 }
 
 /// Longer than a start takes until its speaker takes part.
@@ -37,6 +38,12 @@ pub fn play(seed: u64, count: Option<usize>) -> Played {
             world.cluster.put(number, service);
         }
     }
+    let service = Service {
+        addresses: addresses(FOREIGN_HOST),
+        is_local: false,
+        endpoints: BTreeSet::from([0]),
+    };
+    world.cluster.put(FOREIGN_HOST, service);
     for node in 0..count {
         world.start(node);
         if world.random.u8(0..8) == 0 {
@@ -62,6 +69,7 @@ pub fn play(seed: u64, count: Option<usize>) -> Played {
     world.run(after);
     let validator = world.validator;
     Played {
+        questions_to_foreign_host: world.questions_to_foreign_host,
         violations: validator.violations,
         story: world.story,
         nodes: count,
@@ -200,9 +208,13 @@ fn freeze(world: &mut World) {
 }
 
 fn change(world: &mut World, node: usize) {
-    let number = world.random.usize(0..SERVICES);
+    let mut number = world.random.usize(0..SERVICES);
+    // Now and then it is the one whose addresses a host has.
+    if world.random.u8(0..4) == 0 {
+        number = FOREIGN_HOST;
+    }
     match world.random.u8(0..5) {
-        0 => {
+        0 if number != FOREIGN_HOST => {
             world.note(&format!("Service {number} is deleted"));
             world.cluster.delete(number);
         }

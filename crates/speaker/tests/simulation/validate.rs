@@ -5,6 +5,7 @@
 //!   no owner changes without a cause.
 //! - Once a second has passed since the last fault, the best node that is alive answers.
 //! - Some seconds later hosts send to it, too.
+//! - No node ever announces an address that a host has which is no node.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use landfall_l2::election::Rules;
 use landfall_l2::mac::MacAddress;
+use landfall_l2::packet::Frame;
 use landfall_membership::machine::Datagram;
 
-use crate::cluster::{Cluster, addresses, name};
+use crate::cluster::{Cluster, FOREIGN_HOST, addresses, name};
 use crate::life::{Birth, Life, Sent, address, mac};
-use crate::network::{Client, Network};
+use crate::network::{Client, Network, answer_of_foreign_host};
 use crate::validate::{How, Seen, Validator};
 
 /// What waits for a node that does not run, of each kind; the rest is lost, as in a socket.
@@ -86,6 +87,8 @@ pub struct World {
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
     events: BTreeMap<u64, What>,
     number: u64,
+    /// How often nodes asked for the address of another host.
+    pub questions_to_foreign_host: u64,
     /// The nodes that answered for each address last.
     answered: BTreeMap<IpAddr, Vec<usize>>,
 }
@@ -129,6 +132,7 @@ impl World {
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
             number: 0,
+            questions_to_foreign_host: 0,
             answered: BTreeMap::new(),
             random,
         };
@@ -243,7 +247,11 @@ impl World {
             return;
         }
         let sent = life.take_frame(now, &frame);
+        let has_news = sent.has_news;
         self.send(node, sent);
+        if has_news {
+            self.decide_soon(node);
+        }
         self.after(node);
     }
 
@@ -342,6 +350,7 @@ impl World {
         if !to.is_unicast() && self.random.f64() >= self.network.loss {
             self.client.take_frame(frame);
         }
+        self.meet_foreign_host(from, frame);
         for node in 0..self.nodes.len() {
             let is_cut = self.network.cuts_frames && self.network.cut.contains(&(from, node));
             let is_for = !to.is_unicast() || to == mac(node);
@@ -351,6 +360,26 @@ impl World {
             for after in self.journeys() {
                 self.push(after, What::Frame(node, Rc::clone(frame)));
             }
+        }
+    }
+
+    /// A host that is no node has an address of the pool, and loses nothing.
+    fn meet_foreign_host(&mut self, from: usize, frame: &Rc<[u8]>) {
+        let Some(frame) = Frame::parse(frame) else {
+            return;
+        };
+        let claim = frame.claim();
+        let Some(claim) = claim.filter(|it| addresses(FOREIGN_HOST).contains(&it.address)) else {
+            return;
+        };
+        if claim.is_probe {
+            self.questions_to_foreign_host += 1;
+            let answer = answer_of_foreign_host(&frame).unwrap().into();
+            self.push(Duration::from_micros(200), What::Frame(from, answer));
+        } else {
+            let why = format!("{from} announces {}, which a host has", claim.address);
+            self.note(&why);
+            self.validator.violations.push(why);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ pub struct Project {
     pub external_network_id: String,
     pub(super) stack: Stack,
     pub(super) session: Session,
+    /// Further users, by id.
+    pub(super) users: Mutex<Vec<String>>,
 }
 
 const ROLES: [&str; 3] = ["member", "load-balancer_member", "creator"];
@@ -115,6 +118,7 @@ impl Project {
             external_network_id: stack.external_network().to_owned(),
             session: Session::new(admin.client().clone(), account),
             stack: stack.clone(),
+            users: Mutex::default(),
             name,
         };
         project.make_network(subnet).await?;
@@ -359,18 +363,38 @@ impl Project {
     /// Revokes every token of the project's user. When this returns, every service refuses them
     /// with 401, and new logins work.
     pub async fn revoke_tokens(&self) -> Result<(), StackError> {
-        let path = format!("/v3/users/{}", self.user_id);
-        let body = json!({"user": {"password": self.password}});
-        let body = Some(&body);
-        let admin = self.stack.admin();
-        admin
-            .call(Method::PATCH, Service::Identity, &path, body)
-            .await?;
+        self.set_password(&self.password).await?;
         self.session.log_out();
         // A service caches for so long what it has just found valid. Also, a revocation takes in
         // tokens of the same second that are made after it.
         tokio::time::sleep(TOKENS_ARE_CACHED).await;
         self.session.token().await.map(drop)
+    }
+
+    /// Changes the user's password, which ends all tokens; services take seconds to notice. The
+    /// project's own requests need [`Self::revoke_tokens`] first, which restores the password.
+    pub async fn set_password(&self, password: &str) -> Result<(), StackError> {
+        let path = format!("/v3/users/{}", self.user_id);
+        let body = json!({"user": {"password": password}});
+        let admin = self.stack.admin();
+        admin
+            .call(Method::PATCH, Service::Identity, &path, Some(&body))
+            .await
+            .map(drop)
+    }
+
+    /// A user without any role, for trusts. Its id; it goes with the project.
+    pub async fn add_user(&self, name: &str, password: &str) -> Result<String, StackError> {
+        let name = format!("{}-{name}", self.name);
+        let user = json!({"name": name, "password": password, "domain_id": self.domain_id});
+        let admin = self.stack.admin();
+        let user = admin.create(Service::Identity, "/v3/users", "user", user);
+        let id = id_of(&user.await?)?;
+        let users = self.users.lock();
+        users
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(id.clone());
+        Ok(id)
     }
 }
 

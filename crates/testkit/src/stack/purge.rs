@@ -1,5 +1,6 @@
 //! The end of a project: everything that it holds, in the order in which the APIs allow it.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -19,7 +20,7 @@ const AT_ONCE: usize = 6;
 
 impl Project {
     /// Deletes everything that the project holds, and the project: load balancers with all that is
-    /// theirs, floating IPs, ports, networks, groups, secrets, user.
+    /// theirs, floating IPs, ports, networks, groups, secrets, users.
     pub async fn delete(self) -> Result<(), StackError> {
         let admin = self.stack.admin();
         load_balancers(&self, admin).await?;
@@ -30,8 +31,12 @@ impl Project {
                 .delete(service, &quota_path(service, &self.id)?)
                 .await?;
         }
-        let user = format!("/v3/users/{}", self.user_id);
-        admin.delete(Service::Identity, &user).await?;
+        let users = self.users.into_inner();
+        let users = users.unwrap_or_else(PoisonError::into_inner);
+        for user in [self.user_id].iter().chain(&users) {
+            let user = format!("/v3/users/{user}");
+            admin.delete(Service::Identity, &user).await?;
+        }
         let path = format!("/v3/projects/{}", self.id);
         admin.delete(Service::Identity, &path).await
     }

@@ -179,8 +179,10 @@ impl Bed {
         metallb: Option<&Contestant>,
         announced: Announced,
     ) -> anyhow::Result<Self> {
+        // Without an address of its own a bridge has that of a port, and another one when ports
+        // come and go: nodes would not find the API server for seconds.
         sh(&format!(
-            "ip link add br0 type bridge
+            "ip link add br0 address 02:00:00:00:01:fe type bridge
              ip address add {HUB}/16 dev br0
              ip link set br0 up
              sysctl -qw net.ipv4.ping_group_range='0 2147483647'"

@@ -1,6 +1,7 @@
 //! How long a router keeps the route to an address whose node is gone: each address is announced by
 //! the one node with its endpoint, and FRR installs the routes.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -11,7 +12,7 @@ use super::layout::{ADDRESSES, NAMESPACE, ROUTER, address};
 use super::objects::Announced;
 use super::requests::{Client, Counted};
 use super::router::{Router, Sessions};
-use super::{FailoverArgs, REST};
+use super::{FailoverArgs, REST, contestants};
 use crate::bench::distribution::distribution;
 use crate::bench::proxy::machine;
 use crate::place::Place;
@@ -24,6 +25,9 @@ const SHARED: usize = ADDRESSES - 1;
 
 /// Clients that connect at the same time.
 const CLIENTS: usize = 4;
+
+/// For so long a speaker that ends by itself is started again, as a kubelet does.
+const REVIVED: Duration = Duration::from_secs(20);
 
 /// What happens to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,46 +42,45 @@ enum Loss {
 
 /// Runs all series.
 pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
-    let built = place.target().join("dist/landfall");
-    let landfall = Contestant::Landfall {
-        program: args.landfall.clone().unwrap_or(built),
-    };
+    let (landfall, metallb) = contestants(place, args)?;
+    // MetalLB's own definition of BGPPeer has numbers whose bounds do not fit their format, and API
+    // servers refuse each object of it.
     let mut bed = Bed::start(place, NODES, None, Announced::Bgp).await?;
     println!("load {}", machine::load());
     let few = args.crashes.div_ceil(10);
+    let usual = Sessions::default();
+    let bfd = Sessions { bfd: true, ..usual };
+    let shortest = Sessions { hold: 3, ..usual };
     let series = [
-        ("node gone, BFD 3 x 50 ms", Loss::Node, true, args.crashes),
-        ("node gone, no BFD, holdTime 9 s", Loss::Node, false, few),
-        ("speaker killed, no BFD", Loss::Speaker, false, args.crashes),
-        ("speaker stopped, no BFD", Loss::Planned, false, few),
+        ("node gone, BFD 3 x 50 ms", Loss::Node, bfd, args.crashes),
+        ("node gone, no BFD, holdTime 3 s", Loss::Node, shortest, few),
+        ("speaker killed, no BFD", Loss::Speaker, usual, args.crashes),
+        ("speaker stopped, no BFD", Loss::Planned, usual, few),
     ];
-    for (name, loss, bfd, count) in series {
-        let sessions = Sessions {
-            bfd,
-            graceful_restart: false,
-        };
-        let router = begin(&mut bed, &landfall, sessions).await?;
-        let took = losses(&mut bed, &landfall, &router, (loss, bfd), count).await?;
-        println!(
-            "{name}: until the route is withdrawn  {}",
-            distribution(took)
-        );
-        bed.stop_all();
+    for (name, loss, sessions, count) in series {
+        // MetalLB's own speaker has no BFD.
+        let also = metallb.as_ref().filter(|_| !sessions.bfd);
+        for contestant in also.into_iter().chain([&landfall]) {
+            let router = begin(&mut bed, contestant, sessions).await?;
+            let what = (loss, sessions.bfd);
+            let took = losses(&mut bed, contestant, &router, what, count).await?;
+            println!(
+                "{contestant}, {name}: until the route is withdrawn  {}",
+                distribution(took)
+            );
+            bed.stop_all();
+        }
     }
-    let sessions = Sessions {
-        bfd: false,
+    let keeping = Sessions {
         graceful_restart: true,
+        ..usual
     };
-    let router = begin(&mut bed, &landfall, sessions).await?;
+    let router = begin(&mut bed, &landfall, keeping).await?;
     restarts(&mut bed, &landfall, &router, few).await?;
     bed.stop_all();
     drop(router);
-    let sessions = Sessions {
-        bfd: false,
-        graceful_restart: false,
-    };
     bed.delete("bgppeer.metallb.io", "keeping").await?;
-    let router = begin(&mut bed, &landfall, sessions).await?;
+    let router = begin(&mut bed, &landfall, usual).await?;
     bed.answer()?;
     drains(&mut bed, &landfall, &router, few).await?;
     bed.stop_all();
@@ -91,29 +94,41 @@ async fn begin(
     contestant: &Contestant,
     sessions: Sessions,
 ) -> anyhow::Result<Router> {
-    let bfd = if sessions.bfd {
-        ", bfdProfile: fast"
-    } else {
-        ""
-    };
     let restart = sessions.graceful_restart;
     // Whether a peer keeps routes can't be changed: a name for each.
     let name = if restart { "keeping" } else { "tor" };
-    let objects = format!(
-        "apiVersion: metallb.io/v1beta1\nkind: BFDProfile\nmetadata: {{name: fast, namespace: \
-         {NAMESPACE}}}\nspec: {{transmitInterval: 50, receiveInterval: 50, detectMultiplier: 3}}\n\
-         ---\napiVersion: metallb.io/v1beta2\nkind: BGPPeer\nmetadata: {{name: {name}, namespace: \
-         {NAMESPACE}}}\nspec: {{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, holdTime: 9s, \
-         connectTime: 1s, enableGracefulRestart: {restart}{bfd}}}\n"
-    );
+    let mut options = format!("holdTime: {}s", sessions.hold);
+    // MetalLB's own speaker refuses everything if one of these is there.
+    if contestant.has_admin() {
+        write!(
+            options,
+            ", connectTime: 1s, enableGracefulRestart: {restart}"
+        )?;
+    }
+    if sessions.bfd {
+        options.push_str(", bfdProfile: fast");
+        bed.apply(&format!(
+            "apiVersion: metallb.io/v1beta1\nkind: BFDProfile\nmetadata: {{name: fast, namespace: \
+             {NAMESPACE}}}\nspec: {{transmitInterval: 50, receiveInterval: 50, \
+             detectMultiplier: 3}}\n"
+        ))
+        .await?;
+    }
     if restart {
         bed.delete("bgppeer.metallb.io", "tor").await?;
     }
-    bed.apply(&objects).await?;
+    bed.apply(&format!(
+        "apiVersion: metallb.io/v1beta2\nkind: BGPPeer\nmetadata: {{name: {name}, namespace: \
+         {NAMESPACE}}}\nspec: {{myASN: 64500, peerASN: 64501, peerAddress: {ROUTER}, {options}}}\n"
+    ))
+    .await?;
+    if !sessions.bfd {
+        bed.delete("bfdprofile.metallb.io", "fast").await?;
+    }
     let router = Router::start(NODES, sessions)?;
     bed.start_all(contestant, NODES).await?;
     for number in 0..usize::from(NODES) {
-        router.until_spread(number, 1).await?;
+        come_back(bed, contestant, &router, number).await?;
     }
     Ok(router)
 }
@@ -146,9 +161,25 @@ async fn losses(
         let gone = router.until_lost(number).context("after a loss")?;
         took.push(gone.saturating_duration_since(began));
         bed.restart(contestant, node).await?;
-        router.until_spread(number, 1).await?;
+        come_back(bed, contestant, router, number).await?;
     }
     Ok(took)
+}
+
+/// Waits until a node announces its address. MetalLB's speaker ends where the way to the API server
+/// is not there yet.
+async fn come_back(
+    bed: &mut Bed,
+    contestant: &Contestant,
+    router: &Router,
+    number: usize,
+) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while router.ways(number)? != 1 && began.elapsed() < REVIVED {
+        bed.revive(contestant)?;
+        tokio::time::sleep(REST).await;
+    }
+    router.until_spread(number, 1).await
 }
 
 /// Speakers restart while the router sends a thousand requests a second to their address.

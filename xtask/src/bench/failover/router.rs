@@ -27,6 +27,8 @@ pub struct Sessions {
     pub bfd: bool,
     /// Whether the router keeps routes of a speaker that restarts.
     pub graceful_restart: bool,
+    /// The hold time that nodes ask for, in seconds.
+    pub hold: u8,
 }
 
 /// A router that runs.
@@ -36,6 +38,18 @@ pub struct Router {
     changes: mpsc::Receiver<(Instant, String)>,
     _programs: Vec<Process>,
     folder: tempfile::TempDir,
+}
+
+// === impl Sessions ===
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            bfd: false,
+            graceful_restart: false,
+            hold: 9,
+        }
+    }
 }
 
 // === impl Router ===
@@ -139,7 +153,7 @@ impl Router {
     }
 
     /// The ways that its kernel has to an address.
-    fn ways(&self, number: usize) -> anyhow::Result<usize> {
+    pub fn ways(&self, number: usize) -> anyhow::Result<usize> {
         let address = address(number).to_string();
         let mut command = self.command("ip");
         let output = command.args(["route", "show", &address]).output()?;

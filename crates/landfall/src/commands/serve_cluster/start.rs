@@ -131,10 +131,6 @@ async fn give_back(cancel: CancellationToken) {
         .is_some()
     {
         landfall_sys::memory::give_back();
-        // Later on it is what runs all the time that is resident.
-        if pause < GIVE_BACK_EVERY {
-            landfall_sys::memory::give_back_program();
-        }
         pause = (pause * 2).min(GIVE_BACK_EVERY);
     }
 }

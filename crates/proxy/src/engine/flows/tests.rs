@@ -27,7 +27,7 @@ impl Scene {
         Self {
             flows: Flows::new(0),
             tools: Tools {
-                epoll: Epoll::new().unwrap(),
+                epoll: Arc::new(Epoll::new().unwrap()),
                 buffer: Box::default(),
                 pipes: Pipes::new(0),
                 member_sockets: MemberSockets::new(0),

@@ -330,7 +330,7 @@ impl Exchange {
         mut cut: Pin<&mut impl Future<Output = ()>>,
         context: &mut Context<'_>,
     ) -> Poll<Failure> {
-        let now = Instant::now();
+        let mut now = Instant::now();
         let up = (!self.up.is_done() && !self.up_failed).then(|| self.up.waits_for());
         let down = match &self.down {
             Down::Head => End::Source,
@@ -344,10 +344,9 @@ impl Exchange {
             .note(tally.from_client + tally.to_client, client_waits, now);
         self.server
             .note(tally.from_member + tally.to_member, member_waits, now);
+        let client = self.client.deadline(self.timeouts.client_data);
+        let member = self.server.deadline(self.timeouts.member_data);
         loop {
-            let client = self.client.deadline(self.timeouts.client_data);
-            let member = self.server.deadline(self.timeouts.member_data);
-            let now = Instant::now();
             if client.is_some_and(|deadline| deadline <= now) {
                 return Poll::Ready(self.fail(Refusal::ClientTimeout));
             }
@@ -363,6 +362,7 @@ impl Exchange {
                 Some(deadline) => ready!(watchdog.poll(deadline, context)),
                 None => return Poll::Pending,
             }
+            now = Instant::now();
         }
     }
 

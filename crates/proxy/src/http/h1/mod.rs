@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::buffer::Buffer;
-use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
 use super::record::Record;
 use super::refusal::Refusal;
@@ -41,7 +40,6 @@ pub(super) struct Connection<S> {
     client: S,
     inbound: Inbound,
     input: Buffer,
-    forwarding: Forwarding,
     watchdog: Watchdog,
     /// Storage for heads on their way to the member, and to the client.
     upward: Vec<u8>,
@@ -85,7 +83,6 @@ impl<S: ClientStream> Connection<S> {
     /// A connection on which `early` was read already.
     pub(super) fn new(front: Arc<Front>, client: S, inbound: Inbound, early: Buffer) -> Self {
         Self {
-            forwarding: forwarding(&front, &inbound),
             front,
             client,
             inbound,
@@ -105,8 +102,7 @@ impl<S: ClientStream> Connection<S> {
     /// Serves the client until its connection ends.
     pub(super) async fn run(&mut self) -> Ended {
         loop {
-            let settings = self.front.settings();
-            let then = match self.next(settings).await {
+            let then = match self.next().await {
                 // A shutdown before the close would change nothing.
                 Next::Left if self.client.ends_by_itself() => break,
                 Next::Left | Next::End => Then::Close,
@@ -114,11 +110,13 @@ impl<S: ClientStream> Connection<S> {
                 Next::Refuse(refusal) => {
                     let note = self.front.listener().note(self.inbound.client);
                     self.record = Record::begin(note);
+                    let settings = self.front.settings();
                     let then = Box::pin(self.refuse(refusal, None, settings)).await;
                     self.record.over(&self.front);
                     then
                 }
                 Next::Redirect(facts, elsewhere) => {
+                    let settings = self.front.settings();
                     let then = Box::pin(self.send_away(facts, &elsewhere, settings)).await;
                     self.record.over(&self.front);
                     then
@@ -359,9 +357,4 @@ impl<S: ClientStream> Connection<S> {
             self.front.idle()
         }
     }
-}
-
-fn forwarding(front: &Front, inbound: &Inbound) -> Forwarding {
-    let port = front.listener().id().key.port.get();
-    Forwarding::new(front.settings().http, inbound.client, inbound.secure, port)
 }

@@ -7,13 +7,15 @@ use std::task::Poll;
 use tokio::time::Instant;
 
 use super::super::MAX_HEAD;
+use super::super::fields::Forwarding;
 use super::super::front::{ClientStream, Settings};
 use super::super::record::Record;
 use super::super::redirect::{self, RedirectTarget};
 use super::super::refusal::Refusal;
+use super::Connection;
 use super::head::FieldBuffer;
 use super::request::{RequestFacts, RequestHead};
-use super::{Connection, forwarding};
+use crate::inbound::Inbound;
 
 /// What comes next on a client's connection.
 pub(super) enum Next {
@@ -31,7 +33,7 @@ pub(super) enum Next {
 
 impl<S: ClientStream> Connection<S> {
     /// Waits for the head of a request, and writes it into `upward` for the member.
-    pub(super) async fn next(&mut self, settings: Settings) -> Next {
+    pub(super) async fn next(&mut self) -> Next {
         let mut since: Option<Instant> = None;
         let mut begun = !self.input.is_empty();
         let mut searched = 0;
@@ -66,7 +68,8 @@ impl<S: ClientStream> Connection<S> {
                     since = Some(Instant::now());
                     begun = !idle;
                 }
-                let deadline = since.unwrap_or_else(Instant::now) + settings.timeouts.client_data;
+                let within = self.front.settings().timeouts.client_data;
+                let deadline = since.unwrap_or_else(Instant::now) + within;
                 return match self.watchdog.poll(deadline, context) {
                     Poll::Ready(()) if idle => Poll::Ready(Next::End),
                     Poll::Ready(()) => Poll::Ready(Next::Refuse(Refusal::ClientTimeout)),
@@ -128,21 +131,21 @@ impl<S: ClientStream> Connection<S> {
                         Err(refusal) => return Some(Next::Refuse(refusal)),
                     }
                 }
-                if self.forwarding.options() != http {
-                    self.forwarding = forwarding(&self.front, &self.inbound);
-                }
+                let Inbound { client, secure, .. } = self.inbound;
+                let port = self.front.listener().id().key.port.get();
+                let forwarding = Forwarding::new(http, client, secure, port);
                 if let Some(rate) = request_rate {
-                    let source = head.source(&self.forwarding);
+                    let source = head.source(&forwarding);
                     self.excess = self.front.admit(rate, source).err();
                 }
                 if http.member_http2 {
-                    match head.to_http2(&self.forwarding) {
+                    match head.to_http2(&forwarding) {
                         Ok(request) => self.for_http2 = Some(Box::new(request)),
                         Err(refusal) => return Some(Next::Refuse(refusal)),
                     }
                 } else {
                     self.upward.clear();
-                    head.write(&self.forwarding, &mut self.upward);
+                    head.write(&forwarding, &mut self.upward);
                 }
                 head.facts()
             }

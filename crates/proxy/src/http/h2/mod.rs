@@ -13,8 +13,8 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -96,7 +96,6 @@ struct Client {
     streams: TaskTracker,
     /// What they hold of memory.
     ledger: Arc<ConnectionMemory>,
-    forwarding: Mutex<Arc<Forwarding>>,
     /// Connections to members that carry the PROXY header of this client.
     own_idle: Own,
     own_links: Links,
@@ -215,13 +214,11 @@ pub(super) async fn run<S: ClientStream>(
 
 impl Client {
     fn new(front: Arc<Front>, inbound: Inbound, ledger: ConnectionMemory) -> Self {
-        let forwarding = Arc::new(forwarding(&front, &inbound, front.settings()));
         Self {
             front,
             inbound,
             streams: TaskTracker::new(),
             ledger: Arc::new(ledger),
-            forwarding: Mutex::new(forwarding),
             own_idle: Own::default(),
             own_links: Links::default(),
             busy: AtomicUsize::new(0),
@@ -237,15 +234,14 @@ impl Client {
     }
 
     /// What is forwarded to members, by the options in force.
-    fn forwarding(&self, settings: Settings) -> Arc<Forwarding> {
-        let mut kept = self
-            .forwarding
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if kept.options() != settings.http {
-            *kept = Arc::new(forwarding(&self.front, &self.inbound, settings));
-        }
-        kept.clone()
+    fn forwarding(&self, settings: Settings) -> Forwarding {
+        let port = self.front.listener().id().key.port.get();
+        Forwarding::new(
+            settings.http,
+            self.inbound.client,
+            self.inbound.secure,
+            port,
+        )
     }
 
     fn idle(&self, settings: Settings) -> &Idle {
@@ -294,11 +290,6 @@ impl Client {
             self.front.keep(member, stream);
         }
     }
-}
-
-fn forwarding(front: &Front, inbound: &Inbound, settings: Settings) -> Forwarding {
-    let port = front.listener().id().key.port.get();
-    Forwarding::new(settings.http, inbound.client, inbound.secure, port)
 }
 
 // === impl Busy ===
