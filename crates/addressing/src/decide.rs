@@ -64,6 +64,7 @@ pub(crate) fn decide(
         spec,
         parts,
         pool: None,
+        asked: BTreeMap::new(),
         addresses: BTreeMap::new(),
         change: Change::default(),
     };
@@ -92,6 +93,8 @@ struct Case<'a> {
     parts: &'a [Part],
     /// The pool of the first part, from which the others come, too.
     pool: Option<PoolName>,
+    /// What each part asks for by name.
+    asked: BTreeMap<usize, Vec<IpAddr>>,
     /// What each part holds in the end.
     addresses: BTreeMap<usize, Vec<IpAddr>>,
     change: Change,
@@ -100,17 +103,18 @@ struct Case<'a> {
 impl Case<'_> {
     fn run(&mut self) -> Answer {
         let count = usize::from(self.spec.address.count.max(1));
-        let held = |number: &usize| {
-            self.parts
-                .get(*number)
-                .is_some_and(|it| !it.held.is_empty())
-        };
+        let held = |number: &usize| !self.held(*number).is_empty();
         let mut taken: Vec<usize> = (0..self.parts.len()).filter(held).collect();
         // Of several it keeps those that it asks for.
         taken.sort_by_key(|number| !self.is_requested(*number));
         let missing = (0..parts::MOST).filter(|number| !held(number));
         let missing: Vec<usize> = missing.take(count.saturating_sub(taken.len())).collect();
         let (kept, ended) = taken.split_at(count.min(taken.len()));
+        let wanted = kept.iter().chain(&missing);
+        self.asked = parts::distribute(
+            &self.spec.address.requested,
+            wanted.map(|number| (*number, self.held(*number))),
+        );
         let more = kept.len() > 1 || !missing.is_empty();
         let kept: Vec<Answer> = kept.iter().map(|number| self.keep(*number, more)).collect();
         for part in ended.iter().filter_map(|number| self.parts.get(*number)) {
@@ -133,9 +137,8 @@ impl Case<'_> {
     /// Decides about a part that holds something. `more`: others are asked for after it.
     fn keep(&mut self, number: usize, more: bool) -> Answer {
         let answer = self.ask(&self.trial, number, self.pool.clone());
-        let part = self.parts.get(number);
         let uid = parts::part(&self.want.uid, number);
-        let held = part.map(|part| part.held.clone()).unwrap_or_default();
+        let held = self.held(number);
         let addresses = match (&answer.outcome, &answer.request) {
             (Ok(proposal), _) if proposal.addresses.is_empty() => {
                 if more {
@@ -208,7 +211,7 @@ impl Case<'_> {
             let last = answers.last();
             if let Some((Ok(proposal), Some(request))) = last.map(|it| (&it.outcome, &it.request)) {
                 trial.to_mut().claim(request, proposal).ok();
-                pool = proposal.pool.clone();
+                pool.clone_from(&proposal.pool);
             }
             let answer = self.ask(&trial, *number, pool.clone());
             if answer.outcome.is_err() {
@@ -221,7 +224,8 @@ impl Case<'_> {
 
     /// Asks for one part, of a pool if there is one.
     fn ask(&self, allocator: &Allocator, number: usize, pool: Option<PoolName>) -> Answer {
-        let (request, outcome) = match request(self.want, self.spec) {
+        let asked = self.asked.get(&number).map(Vec::as_slice);
+        let (request, outcome) = match request(self.want, self.spec, asked.unwrap_or_default()) {
             Ok(mut request) => {
                 if number > 0 {
                     let claimant = Arc::make_mut(&mut request.claimant);
@@ -243,10 +247,15 @@ impl Case<'_> {
         }
     }
 
+    fn held(&self, number: usize) -> Vec<IpAddr> {
+        let part = self.parts.get(number);
+        part.map(|part| part.held.clone()).unwrap_or_default()
+    }
+
     fn is_requested(&self, number: usize) -> bool {
         let requested = &self.spec.address.requested;
-        let part = self.parts.get(number);
-        part.is_some_and(|part| part.held.iter().any(|address| requested.contains(address)))
+        let mut held = self.held(number).into_iter();
+        held.any(|address| requested.contains(&address))
     }
 
     /// Notes why something changes. The first reason counts.

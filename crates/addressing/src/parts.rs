@@ -1,6 +1,7 @@
 //! Services with several addresses of a family: the allocator holds one of each for a claimant, so
 //! that such a Service has several, with an identity for each part of its claim. Pure.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use landfall_ipam::Restore;
@@ -31,6 +32,32 @@ pub(crate) fn service_of(part: &Uid) -> Uid {
     Uid::new(service.unwrap_or_default())
 }
 
+/// Distributes the addresses that a Service asks for to its parts: one that holds such an address
+/// goes on asking for it.
+pub(crate) fn distribute(
+    requested: &[IpAddr],
+    parts: impl Iterator<Item = (usize, Vec<IpAddr>)>,
+) -> BTreeMap<usize, Vec<IpAddr>> {
+    let mut asked: Vec<(usize, Vec<IpAddr>)> = parts
+        .map(|(number, mut held)| {
+            held.retain(|address| requested.contains(address));
+            (number, held)
+        })
+        .collect();
+    for address in requested {
+        if asked.iter().any(|(_, its)| its.contains(address)) {
+            continue;
+        }
+        let lacks = |its: &[IpAddr]| its.iter().all(|it| it.is_ipv4() != address.is_ipv4());
+        // What has no place is too much for any.
+        let place = asked.iter().position(|(_, its)| lacks(its));
+        if let Some((_, its)) = asked.get_mut(place.unwrap_or(0)) {
+            its.push(*address);
+        }
+    }
+    asked.into_iter().collect()
+}
+
 /// Splits a claim on record into parts with at most one address of each family. What is beyond the
 /// most that a Service can have is left out.
 pub(crate) fn split(claim: &Claim) -> Vec<Restore> {
@@ -43,11 +70,18 @@ pub(crate) fn split(claim: &Claim) -> Vec<Restore> {
     }
     // Also a claim of nothing replaces the one before.
     let count = v4.len().max(v6.len()).max(1);
+    let has_what_it_asks_for = claim
+        .requested
+        .iter()
+        .all(|it| claim.addresses.contains(it));
     let parts = (0..count).map(|number| {
         let pair = [v4.get(number), v6.get(number)];
+        let addresses: Vec<IpAddr> = pair.into_iter().flatten().copied().collect();
+        let of_it = |address: &&IpAddr| !has_what_it_asks_for || addresses.contains(address);
         let claim = Claim {
             uid: part(&claim.uid, number),
-            addresses: pair.into_iter().flatten().copied().collect(),
+            requested: claim.requested.iter().filter(of_it).copied().collect(),
+            addresses,
             ..claim.clone()
         };
         restore(&claim)

@@ -310,6 +310,62 @@ fn a_service_gets_all_of_its_addresses_or_none_and_keeps_what_it_has() {
 }
 
 #[test]
+fn several_addresses_can_be_requested_by_name() {
+    let mut site = Site::with(&["192.0.2.0/29", "2001:db8::/125"]);
+    site.settle(&spec(&web("other"))).unwrap();
+    let named = |addresses: &str| {
+        let service = svc("web").port(80);
+        spec(&service.annotated("landfall.dev/addresses", addresses).row())
+    };
+    let want = named("192.0.2.5, 192.0.2.3");
+    let claim = "claim 192.0.2.5, 192.0.2.3 from pool default";
+    assert_eq!(site.settle(&want).unwrap(), [claim]);
+    // Another order, or one less, moves nothing.
+    assert_eq!(
+        site.settle(&named("192.0.2.3, 192.0.2.5")).unwrap(),
+        NOTHING
+    );
+    site.settle(&named("192.0.2.3")).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.3"]);
+    // One of them has another Service: what is held stays.
+    let taken = named("192.0.2.3, 192.0.2.0");
+    assert_eq!(site.settle(&taken).unwrap(), NOTHING);
+    let remarks = site.remarks(&taken);
+    assert_eq!(remarks, [(Code::AddressInUse, Severity::Error)]);
+    // A Service without any gets all of them or none.
+    let fresh = svc("fresh").port(80);
+    let fresh = fresh.annotated("landfall.dev/addresses", "192.0.2.6, 192.0.2.0");
+    let fresh = spec(&fresh.row());
+    let refused = site.settle(&fresh).unwrap_err();
+    assert_eq!(refused[0].code, Code::AddressInUse);
+    assert_eq!(site.held(&fresh), NOTHING);
+    site.settle(&removal(&web("other"))).unwrap();
+    site.settle(&taken).unwrap();
+    assert_eq!(site.held(&taken), ["192.0.2.3", "192.0.2.0"]);
+}
+
+#[test]
+fn requested_addresses_of_both_families_stay_where_they_are_held() {
+    let mut site = Site::with(&["192.0.2.0/29", "2001:db8::/125"]);
+    let named = |addresses: &str| {
+        let service = svc("web")
+            .port(80)
+            .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack);
+        spec(&service.annotated("landfall.dev/addresses", addresses).row())
+    };
+    let want = named("192.0.2.1, 2001:db8::1, 192.0.2.2, 2001:db8::2");
+    site.settle(&want).unwrap();
+    let held = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+    assert_eq!(site.held(&want), held);
+    let crossed = named("192.0.2.1, 2001:db8::2, 192.0.2.2, 2001:db8::1");
+    assert_eq!(site.settle(&crossed).unwrap(), NOTHING);
+    let other = named("192.0.2.2, 2001:db8::2, 192.0.2.3, 2001:db8::1");
+    site.settle(&other).unwrap();
+    let held = ["192.0.2.3", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+    assert_eq!(site.held(&other), held);
+}
+
+#[test]
 fn several_addresses_come_from_the_first_pool_that_has_all_of_them() {
     let mut site = Site::default();
     let (small, large) = (

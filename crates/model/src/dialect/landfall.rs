@@ -71,7 +71,7 @@ pub(super) use service;
 const FIRST: &[OptionRow] = &[
     OptionRow {
         name: "addresses",
-        takes: "an IP address, or an IPv4 and an IPv6 address with a comma between them",
+        takes: "IP addresses of one family, or as many of each, with commas between them",
         default: "any free address of a suitable address pool",
         summary: "Exactly these addresses. They must be free and in one address pool. Annotations \
                  and `spec.loadBalancerIP` with different addresses are an error.",
