@@ -105,9 +105,12 @@ impl Case<'_> {
         let count = usize::from(self.spec.address.count.max(1));
         let held = |number: &usize| !self.held(*number).is_empty();
         let mut taken: Vec<usize> = (0..self.parts.len()).filter(held).collect();
+        // What is added comes behind what is there: nodes are elected by the first address.
+        let behind = taken.last().map_or(0, |last| last + 1);
+        let numbers = (behind..parts::MOST).chain(0..behind);
+        let missing = numbers.filter(|number| !held(number));
         // Of several it keeps those that it asks for.
         taken.sort_by_key(|number| !self.is_requested(*number));
-        let missing = (0..parts::MOST).filter(|number| !held(number));
         let missing: Vec<usize> = missing.take(count.saturating_sub(taken.len())).collect();
         let (kept, ended) = taken.split_at(count.min(taken.len()));
         let wanted = kept.iter().chain(&missing);

@@ -403,7 +403,7 @@ fn a_pool_that_shrinks_takes_only_those_addresses_that_it_does_not_have_any_more
     );
     site.0.set_pools(&[pool("default", &["192.0.2.0/29"])]);
     site.settle(&want).unwrap();
-    assert_eq!(site.held(&want), ["192.0.2.0", "192.0.2.1", "192.0.2.2"]);
+    assert_eq!(site.held(&want), ["192.0.2.0", "192.0.2.2", "192.0.2.1"]);
 }
 
 #[test]
