@@ -31,6 +31,7 @@ pub fn support(option: OptionId) -> Support {
         },
         OptionId::Addresses
         | OptionId::AddressPool
+        | OptionId::AddressCount
         | OptionId::SharingKey
         | OptionId::Hostname
         | OptionId::Endpoints

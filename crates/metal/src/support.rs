@@ -8,6 +8,7 @@ pub(crate) fn by_kube_proxy(option: OptionId) -> Support {
     let why = match option {
         OptionId::Addresses
         | OptionId::AddressPool
+        | OptionId::AddressCount
         | OptionId::SharingKey
         | OptionId::ProtocolSctp
         | OptionId::SourceRanges
@@ -100,6 +101,7 @@ pub(crate) fn by_landfall(option: OptionId) -> Support {
         },
         OptionId::Addresses
         | OptionId::AddressPool
+        | OptionId::AddressCount
         | OptionId::SharingKey
         | OptionId::Hostname
         | OptionId::ExternalTrafficPolicy

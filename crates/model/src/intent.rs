@@ -98,6 +98,9 @@ pub struct AddressSpec {
     pub requested_by: String,
     /// Only from this pool.
     pub pool: Option<String>,
+    /// How many addresses of each family; 1 where certain ones are requested.
+    #[serde(default = "one")]
+    pub count: u8,
     /// Services with the same key may share an address.
     pub sharing_key: Option<String>,
     /// Services may only share when these are equal: the canonical selector for
@@ -105,6 +108,13 @@ pub struct AddressSpec {
     pub backend_key: String,
     /// What the Service's status says it holds.
     pub held: Vec<IpAddr>,
+}
+
+/// So many addresses of each family a Service can have.
+pub const MOST_ADDRESSES: u8 = 8;
+
+fn one() -> u8 {
+    1
 }
 
 /// What a Service holds according to its status, the durable record of its claim.

@@ -30,6 +30,7 @@ macro_rules! option_ids {
 option_ids! {
     Addresses: "addresses",
     AddressPool: "address-pool",
+    AddressCount: "address-count",
     SharingKey: "sharing-key",
     Hostname: "hostname",
     Endpoints: "endpoints",

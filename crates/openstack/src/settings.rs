@@ -188,6 +188,7 @@ fn support(option: OptionId) -> Support {
         | OptionId::RetryBudget => "Octavia has no setting for it",
         OptionId::OutlierDetection => "in Octavia only monitors eject members",
         OptionId::AddressPool => "addresses come from the networks of the cloud",
+        OptionId::AddressCount => "a load balancer of Octavia has one VIP",
         OptionId::SharingKey => {
             "Services share a load balancer with loadbalancer.openstack.org/load-balancer-id"
         }

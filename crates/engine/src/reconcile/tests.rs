@@ -371,6 +371,7 @@ fn spec(ports: &[u16]) -> Intent {
                 requested: Vec::new(),
                 requested_by: String::new(),
                 pool: None,
+                count: 1,
                 sharing_key: None,
                 backend_key: String::new(),
                 held: Vec::new(),

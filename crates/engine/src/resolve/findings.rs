@@ -100,6 +100,7 @@ fn concerns_service(option: OptionId) -> bool {
         option,
         OptionId::Addresses
             | OptionId::AddressPool
+            | OptionId::AddressCount
             | OptionId::SharingKey
             | OptionId::Hostname
             | OptionId::TargetType

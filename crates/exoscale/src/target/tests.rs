@@ -41,6 +41,7 @@ fn spec(listeners: Vec<Listener>) -> LoadBalancerSpec {
             requested: Vec::new(),
             requested_by: String::new(),
             pool: None,
+            count: 1,
             sharing_key: None,
             backend_key: String::new(),
             held: Vec::new(),

@@ -23,6 +23,8 @@ pub struct ServiceOptions {
     pub addresses: Vec<Given<Vec<IpAddr>>>,
     /// Only from this address pool.
     pub address_pool: Option<Given<String>>,
+    /// How many addresses of each family.
+    pub address_count: Option<Given<u8>>,
     /// Services with an equal key may share an address.
     pub sharing_key: Option<Given<String>>,
     /// Published in the status instead of the address.
