@@ -5,13 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use landfall_ipam::{Allocator, Proposal, Refusal, Request};
+use landfall_ipam::{Allocator, Restore};
 use landfall_model::intent::{Claim, Intent};
 use landfall_model::provider::{Applied, ProviderError, Published};
 use landfall_model::rows::{Cooling, PoolRow, ResourceProblem};
 use landfall_model::{ServiceKey, Uid};
 
-use crate::request::{request, restore};
+use crate::decide::{Answer, Change, Part, decide, ipv4_first};
+use crate::parts;
 use crate::step::AddressStep;
 
 /// Claims and pools. A clone is independent: a dry run works on one.
@@ -24,6 +25,8 @@ pub struct Addressing {
     contested: BTreeMap<IpAddr, BTreeSet<Uid>>,
     /// Services whose record may name other addresses than they hold.
     unrecorded: BTreeSet<Uid>,
+    /// Services that have, or had, several addresses of a family.
+    several: BTreeSet<Uid>,
     /// Until when addresses that were given up are given to no other Service.
     cooling: BTreeMap<IpAddr, Instant>,
     /// Whether a source may hide pools.
@@ -43,22 +46,16 @@ pub struct Holdings {
     pub leaving: Vec<IpAddr>,
     /// Whether its record may name other addresses than it holds.
     pub unrecorded: bool,
-    /// The allocator's answer, for Services that want an address.
+    /// The allocator's answer, for Services that want an address. Of several answers that which
+    /// refuses, or else lacks, something.
     pub answer: Option<Answer>,
+    /// What it holds once the claim has changed, IPv4 first.
+    pub addresses: Vec<IpAddr>,
+    /// How the claim changes.
+    pub(crate) change: Change,
     /// Addresses that it shares with Services of other namespaces although their pool does not
     /// allow that any more.
     pub shared_by_exception: Vec<IpAddr>,
-}
-
-/// A request to the allocator and its answer.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// The request; `None` where the spec is not a valid one.
-    pub request: Option<Request>,
-    /// Whether the Service holds its addresses on other terms (ports, sharing key) than it now has.
-    pub terms_changed: bool,
-    /// What the allocator would assign, or why nothing.
-    pub outcome: Result<Proposal, Refusal>,
 }
 
 // === impl Addressing ===
@@ -67,34 +64,58 @@ impl Addressing {
     /// Returns what a Service holds, and what the allocator would assign to it.
     pub fn observe(&self, want: &Intent) -> Holdings {
         let uid = &want.uid;
-        let claim = self.allocator.held(uid);
         // Nothing of a Service that is not served here is released.
         let foreign = want.load_balancer.is_none() && self.foreign.contains_key(uid);
-        let held = claim.filter(|_| !foreign);
-        let held = held.map(|claim| claim.addresses.iter().collect());
-        let terms = claim.map(|claim| claim.claimant.terms.clone());
-        let answer = want.load_balancer.as_ref().map(|spec| {
-            let (request, outcome) = match request(want, spec) {
-                Ok(request) => {
-                    let outcome = self.allocator.propose(&request);
-                    (Some(request), outcome)
-                }
-                Err(refusal) => (None, Err(refusal)),
+        let parts: Vec<Part> = self.parts(uid).map(|uid| self.part(uid)).collect();
+        let held = parts.iter().flat_map(|part| part.held.iter().copied());
+        let held = ipv4_first(held.filter(|_| !foreign));
+        let spec = want.load_balancer.as_ref();
+        let (answer, change, addresses) =
+            match spec.map(|spec| decide(&self.allocator, want, spec, &parts)) {
+                Some(verdict) => (Some(verdict.answer), verdict.change, verdict.addresses),
+                None => (None, Change::default(), held.clone()),
             };
-            let wanted = request.as_ref().map(|request| &request.claimant.terms);
-            Answer {
-                terms_changed: wanted.is_some() && terms.is_some() && terms.as_ref() != wanted,
-                request,
-                outcome,
-            }
-        });
         Holdings {
-            held: held.unwrap_or_default(),
-            leaving: self.allocator.leaving(uid),
+            held,
+            leaving: self.leaving(uid),
             unrecorded: self.unrecorded.contains(uid),
             answer,
-            shared_by_exception: self.allocator.shared_by_exception(uid),
+            addresses,
+            change,
+            shared_by_exception: self
+                .parts(uid)
+                .flat_map(|part| self.allocator.shared_by_exception(&part))
+                .collect(),
         }
+    }
+
+    fn part(&self, uid: Uid) -> Part {
+        let claim = self.allocator.held(&uid);
+        Part {
+            held: claim.map_or_else(Vec::new, |claim| claim.addresses.iter().collect()),
+            terms: claim.map(|claim| claim.claimant.terms.clone()),
+            uid,
+        }
+    }
+
+    /// The identities under which a Service may hold something.
+    fn parts<'a>(&self, service: &'a Uid) -> impl Iterator<Item = Uid> + use<'a> {
+        let several = self.several.contains(service);
+        let most = if several { usize::MAX } else { 1 };
+        parts::all(service).take(most)
+    }
+
+    /// The addresses that a Service gave up and that are still reserved.
+    fn leaving(&self, service: &Uid) -> Vec<IpAddr> {
+        let parts = self.parts(service);
+        parts
+            .flat_map(|part| self.allocator.leaving(&part))
+            .collect()
+    }
+
+    fn holds(&self, service: &Uid) -> Vec<IpAddr> {
+        let parts = self.parts(service).map(|uid| self.part(uid));
+        parts.flat_map(|part| part.held).collect()
     }
 
     /// Lets addresses be given out again whose time is over.
@@ -133,7 +154,7 @@ impl Addressing {
             return BTreeSet::new();
         }
         let taken = self.allocator.taken();
-        let ours = taken.filter(|(uid, _)| !self.foreign.contains_key(*uid));
+        let ours = taken.filter(|(uid, _)| !self.foreign.contains_key(&parts::service_of(uid)));
         ours.map(|(_, address)| address).filter(keeps).collect()
     }
 
@@ -173,22 +194,27 @@ impl Addressing {
     )]
     pub fn apply(&mut self, step: &AddressStep, now: Instant) -> Result<Applied, ProviderError> {
         match step {
-            AddressStep::Claim { grant, publish, .. } => {
-                let (request, proposal) = &**grant;
-                let uid = &request.claimant.uid;
-                let held = |all: &Self| all.allocator.held(uid).map(|claim| claim.addresses);
-                let before = held(self);
-                self.allocator
-                    .claim(request, proposal)
-                    .map_err(|refusal| ProviderError::outdated(refusal.reason()))?;
-                if held(self) != before {
-                    self.unrecorded.insert(uid.clone());
-                }
+            AddressStep::Claim {
+                uid,
+                grant,
+                publish,
+                ..
+            } => {
+                self.change(uid, grant)?;
                 Ok(if self.unrecorded.contains(uid) {
                     Applied::Addressed(publish.clone())
                 } else {
                     Applied::Done
                 })
+            }
+            AddressStep::Reduce {
+                uid,
+                parts,
+                publish,
+                ..
+            } => {
+                self.end(uid, parts);
+                Ok(Applied::Addressed(publish.clone()))
             }
             AddressStep::Record { publish, .. } => Ok(Applied::Addressed(publish.clone())),
             AddressStep::Withdraw { uid, .. } => {
@@ -202,14 +228,48 @@ impl Addressing {
         }
     }
 
+    /// Changes a claim. What is added is taken back if one part of it can't be had any more.
+    #[expect(clippy::result_large_err, reason = "as Self::apply")]
+    fn change(&mut self, service: &Uid, change: &Change) -> Result<(), ProviderError> {
+        let mut added = Vec::new();
+        for (request, proposal) in &change.claims {
+            let part = &request.claimant.uid;
+            let before = self.part(part.clone()).held;
+            if let Err(refusal) = self.allocator.claim(request, proposal) {
+                // What a Service gave up before may be among it, so that it stays reserved.
+                self.end(service, &added);
+                return Err(ProviderError::outdated(refusal.reason()));
+            }
+            if part != service {
+                self.several.insert(service.clone());
+            }
+            if self.part(part.clone()).held != before {
+                self.unrecorded.insert(service.clone());
+            }
+            if before.is_empty() {
+                added.push(part.clone());
+            }
+        }
+        self.end(service, &change.ends);
+        Ok(())
+    }
+
+    /// Ends parts of a claim. Their addresses stay reserved until that is on record.
+    fn end(&mut self, service: &Uid, parts: &[Uid]) {
+        for part in parts {
+            self.allocator.retire(part);
+            self.unrecorded.insert(service.clone());
+        }
+    }
+
     /// Restores claims from the record, before anything is assigned to another Service.
     pub fn restore_claims(&mut self, claims: &[Claim]) {
+        let mut restored = Vec::new();
         for claim in claims {
             self.foreign.remove(&claim.uid);
+            restored.extend(self.split(claim));
         }
-        let refused = self
-            .allocator
-            .restore_all(claims.iter().map(restore).collect());
+        let refused = self.allocator.restore_all(restored);
         for (claimant, refusal) in refused {
             tracing::warn!(
                 service = %claimant.service,
@@ -223,9 +283,12 @@ impl Addressing {
     /// it has ended.
     pub fn set_foreign_claim(&mut self, claimant: &Uid, claim: Option<&Claim>) {
         if self.foreign.remove(claimant).is_some() {
-            let released = self.allocator.release(claimant);
-            let released = released.into_iter().flat_map(|it| it.addresses.iter());
-            let released: Vec<IpAddr> = released.collect();
+            let mut released = Vec::new();
+            for part in self.parts(claimant) {
+                let claim = self.allocator.release(&part);
+                released.extend(claim.into_iter().flat_map(|it| it.addresses.iter()));
+            }
+            self.forget_parts(claimant);
             self.reserve_contested(&released);
         }
         if let Some(claim) = claim {
@@ -237,19 +300,31 @@ impl Addressing {
     /// Reserves what such a Service claims. What a Service of this process holds stays its own
     /// until it gives it up.
     fn reserve_foreign(&mut self, claimant: &Uid) {
-        let Some(claim) = self.foreign.get(claimant) else {
+        let Some(claim) = self.foreign.get(claimant).cloned() else {
             return;
         };
-        self.allocator.restore(&restore(claim));
-        let held = self.allocator.held(claimant).map(|it| it.addresses);
-        let missing = claim
-            .addresses
-            .iter()
-            .filter(|address| !held.is_some_and(|held| held.contains(**address)));
-        for address in missing {
-            let contested = self.contested.entry(*address).or_default();
+        for part in self.split(&claim) {
+            self.allocator.restore(&part);
+        }
+        let held = self.holds(claimant);
+        let addresses = claim.addresses.iter().map(IpAddr::to_canonical);
+        for address in addresses.filter(|address| !held.contains(address)) {
+            let contested = self.contested.entry(address).or_default();
             contested.insert(claimant.clone());
         }
+    }
+
+    /// Splits a claim into its parts, and notes that there are several. Parts of a claim before
+    /// that it does not have end.
+    fn split(&mut self, claim: &Claim) -> Vec<Restore> {
+        let parts = parts::split(claim);
+        for part in self.parts(&claim.uid).skip(parts.len()) {
+            self.allocator.release(&part);
+        }
+        if parts.len() > 1 {
+            self.several.insert(claim.uid.clone());
+        }
+        parts
     }
 
     /// Reserves addresses that have been released for those that claimed them meanwhile.
@@ -268,7 +343,7 @@ impl Addressing {
 
     /// Notes that no record names what a Service gave up.
     pub fn on_forgotten(&mut self, service: &Uid, now: Instant) {
-        if self.allocator.held(service).is_none() {
+        if self.holds(service).is_empty() {
             self.unrecorded.remove(service);
             self.free(service, now);
         }
@@ -281,21 +356,25 @@ impl Addressing {
         self.foreign.clear();
         self.contested.clear();
         self.unrecorded.clear();
+        self.several.clear();
     }
 
     /// Ends the claim of a Service. Its addresses stay reserved until that is on record.
     fn withdraw(&mut self, service: &Uid) {
-        if self.allocator.held(service).is_some() {
-            self.allocator.retire(service);
-            self.unrecorded.insert(service.clone());
+        if self.holds(service).is_empty() {
+            return;
         }
+        for part in self.parts(service) {
+            self.allocator.retire(&part);
+        }
+        self.unrecorded.insert(service.clone());
     }
 
     /// Releases what a Service gave up, and its claim, if these are addresses of that. They stay
     /// reserved until no record names them.
     fn release(&mut self, service: &Uid, addresses: &[IpAddr], now: Instant) {
-        let claim = self.allocator.held(service);
-        if claim.is_some_and(|claim| claim.addresses.iter().all(|it| addresses.contains(&it))) {
+        let held = self.holds(service);
+        if !held.is_empty() && held.iter().all(|it| addresses.contains(it)) {
             self.withdraw(service);
         }
         if !self.unrecorded.contains(service) {
@@ -305,14 +384,27 @@ impl Addressing {
 
     /// Frees what a Service gave up, at once or after the time that its pool says.
     fn free(&mut self, service: &Uid, now: Instant) {
-        let left = self.allocator.leaving(service);
-        for (address, time) in self.allocator.free(service) {
-            // A time beyond what the clock can say does not end in this process.
-            if let Some(until) = now.checked_add(time) {
-                self.cooling.insert(address, until);
+        let left = self.leaving(service);
+        for part in self.parts(service) {
+            for (address, time) in self.allocator.free(&part) {
+                // A time beyond what the clock can say does not end in this process.
+                if let Some(until) = now.checked_add(time) {
+                    self.cooling.insert(address, until);
+                }
             }
         }
+        self.forget_parts(service);
         self.reserve_contested(&left);
+    }
+
+    /// Notes that a Service has no further parts, if none of them has anything.
+    fn forget_parts(&mut self, service: &Uid) {
+        let allocator = &self.allocator;
+        let is_empty =
+            |part: Uid| allocator.held(&part).is_none() && allocator.leaving(&part).is_empty();
+        if parts::all(service).skip(1).all(is_empty) {
+            self.several.remove(service);
+        }
     }
 }
 

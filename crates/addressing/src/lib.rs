@@ -18,13 +18,16 @@
 #![forbid(unsafe_code)]
 
 mod addressing;
+mod decide;
+mod parts;
 mod plan;
 mod pools;
 mod request;
 mod status;
 mod step;
 
-pub use addressing::{Addressing, Answer, Holdings};
+pub use addressing::{Addressing, Holdings};
+pub use decide::{Answer, Change};
 pub use plan::{AddressPlan, plan, plan_removal};
 pub use status::{missing_family, published, remarks};
 pub use step::AddressStep;

@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_ipam::Decision;
 use landfall_model::intent::Intent;
 use landfall_model::plan::Planned;
 use landfall_model::provider::Published;
@@ -96,51 +95,47 @@ fn change(
         let step = have.unrecorded.then(|| planned(step, because.to_owned()));
         Ok((addresses, step))
     };
-    let Some(answer) = &have.answer else {
-        return record(have.held.clone());
-    };
-    let proposal = match &answer.outcome {
-        Ok(proposal) => proposal,
-        // A refused change keeps what is held and in use. What was given up is cleared away first.
-        Err(_) if !have.held.is_empty() || in_use || !have.is_cleared() => {
-            return record(have.held.clone());
-        }
-        Err(refusal) => return Err(vec![refusal_reason(want, refusal)]),
-    };
-    let addresses: Vec<IpAddr> = proposal.addresses.iter().collect();
-    let because = match &proposal.decision {
-        Decision::Keep if !answer.terms_changed => return record(addresses),
-        Decision::Keep => "its ports or its sharing key changed".to_owned(),
-        Decision::Claim => "it has no address yet".to_owned(),
-        Decision::Gain { .. } => "it gets the missing family".to_owned(),
-        Decision::Drop { why, .. } | Decision::Move { why, .. } => why.to_string(),
-        Decision::GiveUp { why, .. } => {
-            let addresses_held = have.held.clone();
-            let step = AddressStep::Withdraw {
-                uid,
-                addresses: addresses_held,
-            };
-            return Ok((addresses, Some(planned(step, why.to_string()))));
-        }
-    };
-    let step = answer.request.as_ref().map(|request| {
-        let step = AddressStep::Claim {
-            uid: uid.clone(),
-            addresses: addresses.clone(),
-            pool: proposal
-                .pool
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-            publish: publish(&addresses),
-            grant: Arc::new((request.clone(), proposal.clone())),
+    let change = &have.change;
+    if change.is_empty() {
+        return match have.answer.as_ref().map(|answer| &answer.outcome) {
+            // A refused change keeps what is held and in use. What was given up is cleared away
+            // first.
+            Some(Err(refusal)) if have.held.is_empty() && !in_use && have.is_cleared() => {
+                Err(vec![refusal_reason(want, refusal)])
+            }
+            _ => record(have.held.clone()),
         };
-        Planned {
-            claims: true,
-            ..planned(step, because)
+    }
+    let because = change.because.clone();
+    let addresses = have.addresses.clone();
+    let step = match change.claims.first() {
+        Some((_, proposal)) => {
+            let pool = proposal.pool.as_ref();
+            AddressStep::Claim {
+                uid: uid.clone(),
+                pool: pool.map(ToString::to_string).unwrap_or_default(),
+                publish: publish(&addresses),
+                addresses: addresses.clone(),
+                grant: Arc::new(change.clone()),
+            }
         }
-    });
-    Ok((addresses, step))
+        None if addresses.is_empty() => AddressStep::Withdraw {
+            uid: uid.clone(),
+            addresses: have.held.clone(),
+        },
+        None => AddressStep::Reduce {
+            uid: uid.clone(),
+            publish: publish(&addresses),
+            addresses: addresses.clone(),
+            parts: change.ends.clone(),
+        },
+    };
+    let claims = matches!(step, AddressStep::Claim { .. });
+    let step = Planned {
+        claims,
+        ..planned(step, because)
+    };
+    Ok((addresses, Some(step)))
 }
 
 fn release(want: &Intent, addresses: Vec<IpAddr>, because: &str) -> Option<Planned<AddressStep>> {

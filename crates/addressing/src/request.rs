@@ -1,5 +1,6 @@
 //! Requests to the allocator, from Intents and from claims on record.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_ipam::{
@@ -8,11 +9,15 @@ use landfall_ipam::{
 };
 use landfall_model::intent::{Claim, Intent, LoadBalancerSpec};
 
-/// Makes the request of a Service.
-pub(crate) fn request(want: &Intent, spec: &LoadBalancerSpec) -> Result<Request, Refusal> {
+/// Makes the request of a Service, for these of the addresses that it asks for.
+pub(crate) fn request(
+    want: &Intent,
+    spec: &LoadBalancerSpec,
+    asked: &[IpAddr],
+) -> Result<Request, Refusal> {
     let address = &spec.address;
     let mut requested = Addresses::NONE;
-    for asked in &address.requested {
+    for asked in asked {
         if requested.insert(*asked).is_some() {
             return Err(Refusal::TooManyAddresses {
                 addresses: address.requested.clone(),

@@ -4,10 +4,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_ipam::{Proposal, Request};
 use landfall_model::Uid;
 use landfall_model::provider::{ProviderStep, Published};
 use serde::Serialize;
+
+use crate::decide::Change;
 
 /// One change of a claim.
 #[derive(Clone, Debug, Serialize)]
@@ -28,9 +29,9 @@ pub enum AddressStep {
         /// What is recorded before the next step.
         #[serde(skip)]
         publish: Published,
-        /// The request to the allocator and its answer: checked again when it is carried out.
+        /// Requests to the allocator and its answers: checked again when it is carried out.
         #[serde(skip)]
-        grant: Arc<(Request, Proposal)>,
+        grant: Arc<Change>,
     },
     /// Records what a Service holds: an earlier attempt to write it failed.
     Record {
@@ -41,6 +42,19 @@ pub enum AddressStep {
         /// What is recorded before the next step.
         #[serde(skip)]
         publish: Published,
+    },
+    /// Ends parts of the claim of a Service that keeps others, and records what is left.
+    Reduce {
+        /// Identity of the Service.
+        uid: Uid,
+        /// What it holds from then on.
+        addresses: Vec<IpAddr>,
+        /// What is recorded before the next step.
+        #[serde(skip)]
+        publish: Published,
+        /// The parts, as the allocator knows them.
+        #[serde(skip)]
+        parts: Vec<Uid>,
     },
     /// Ends the claim of a Service that can't keep its addresses, and records that.
     Withdraw {
@@ -64,6 +78,7 @@ impl AddressStep {
         match self {
             Self::Claim { uid, .. }
             | Self::Record { uid, .. }
+            | Self::Reduce { uid, .. }
             | Self::Withdraw { uid, .. }
             | Self::Release { uid, .. } => uid,
         }
@@ -75,6 +90,7 @@ impl ProviderStep for AddressStep {
         match self {
             Self::Claim { .. } => "claim",
             Self::Record { .. } => "record",
+            Self::Reduce { .. } => "reduce",
             Self::Withdraw { .. } => "withdraw",
             Self::Release { .. } => "release",
         }
@@ -91,6 +107,7 @@ impl fmt::Display for AddressStep {
                 f.write_str("record that it has no address")
             }
             Self::Record { addresses, .. } => write!(f, "record {}", list(addresses)),
+            Self::Reduce { addresses, .. } => write!(f, "keep {} alone", list(addresses)),
             Self::Withdraw { addresses, .. } => write!(f, "withdraw {}", list(addresses)),
             Self::Release { addresses, .. } => write!(f, "release {}", list(addresses)),
         }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::expect_used, reason = "helpers of tests")]
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -224,6 +225,293 @@ fn two_services_with_a_sharing_key_share_an_address() {
     assert_eq!(site.settle(&sharing("b", 82)).unwrap(), [step]);
     site.settle(&sharing("b", 80)).unwrap();
     assert_ne!(site.held(&a), site.held(&b));
+}
+
+fn several(name: &str, count: &str) -> Intent {
+    let service = svc(name).port(80);
+    spec(&service.annotated("landfall.dev/address-count", count).row())
+}
+
+#[test]
+fn a_service_gets_as_many_addresses_of_each_family_as_it_wants_at_once() {
+    let mut site = Site::with(&["192.0.2.0/29", "2001:db8::1-2001:db8::9"]);
+    let both = svc("web")
+        .port(80)
+        .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack);
+    let counted = |count: &str| {
+        let row = both.clone().annotated("landfall.dev/address-count", count);
+        spec(&row.row())
+    };
+    let three = counted("3");
+    let all = "192.0.2.0, 192.0.2.1, 192.0.2.2, 2001:db8::1, 2001:db8::2, 2001:db8::3";
+    let claim = format!("claim {all} from pool default");
+    assert_eq!(site.settle(&three).unwrap(), [claim.as_str()]);
+    assert_eq!(site.held(&three).join(", "), all);
+
+    // Fewer: the last ones go, and are free once no record names them.
+    let one = counted("1");
+    assert_eq!(
+        site.settle(&one).unwrap(),
+        [
+            "keep 192.0.2.0, 2001:db8::1 alone",
+            "release 192.0.2.1, 192.0.2.2, 2001:db8::2, 2001:db8::3"
+        ]
+    );
+    assert_eq!(site.held(&one), ["192.0.2.0", "2001:db8::1"]);
+    let other = several("other", "2");
+    site.settle(&other).unwrap();
+    assert_eq!(site.held(&other), ["192.0.2.1", "192.0.2.2"]);
+    let removed = site.settle(&removal(&web("other"))).unwrap();
+    assert_eq!(removed, ["release 192.0.2.1, 192.0.2.2"]);
+    assert_eq!(site.held(&other), NOTHING);
+    // More: the first ones stay.
+    assert_eq!(site.settle(&three).unwrap(), [claim.as_str()]);
+    assert_eq!(site.held(&three).join(", "), all);
+}
+
+#[test]
+fn several_addresses_of_a_family_are_kept_over_a_restart_in_their_order() {
+    let mut site = Site::with(&["192.0.2.0/29"]);
+    let want = several("web", "3");
+    let mut claim = claim_of(&web("web"), "192.0.2.5");
+    let further = ["192.0.2.3", "192.0.2.4", "192.0.2.5"];
+    let further = further.map(|it| it.parse::<IpAddr>().expect("an address"));
+    claim.addresses.extend(further);
+    site.0.restore_claims(&[claim]);
+    assert_eq!(site.settle(&want).unwrap(), NOTHING);
+    assert_eq!(site.held(&want), ["192.0.2.5", "192.0.2.3", "192.0.2.4"]);
+    for number in 0..5 {
+        let other = spec(&web(&format!("other-{number}")));
+        site.settle(&other).unwrap();
+        assert!(!site.held(&want).contains(&site.held(&other)[0]));
+    }
+    // A record of less, as another process left it, is what counts then.
+    site.0.restore_claims(&[claim_of(&web("web"), "192.0.2.5")]);
+    assert_eq!(site.held(&want), ["192.0.2.5"]);
+}
+
+#[test]
+fn a_service_gets_all_of_its_addresses_or_none_and_keeps_what_it_has() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.3"]);
+    site.settle(&spec(&web("other"))).unwrap();
+    let want = several("web", "3");
+    let refused = site.settle(&want).unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    assert_eq!(site.held(&want), NOTHING);
+    site.settle(&several("web", "1")).unwrap();
+    assert_eq!(site.settle(&want).unwrap(), NOTHING);
+    assert_eq!(site.held(&want), ["192.0.2.2"]);
+    let remarks = site.remarks(&want);
+    assert_eq!(remarks, [(Code::PoolExhausted, Severity::Error)]);
+    site.settle(&removal(&web("other"))).unwrap();
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.2", "192.0.2.1", "192.0.2.3"]);
+    assert_eq!(site.remarks(&want), []);
+}
+
+#[test]
+fn several_addresses_can_be_requested_by_name() {
+    let mut site = Site::with(&["192.0.2.0/29", "2001:db8::/125"]);
+    site.settle(&spec(&web("other"))).unwrap();
+    let named = |addresses: &str| {
+        let service = svc("web").port(80);
+        spec(&service.annotated("landfall.dev/addresses", addresses).row())
+    };
+    let want = named("192.0.2.5, 192.0.2.3");
+    let claim = "claim 192.0.2.5, 192.0.2.3 from pool default";
+    assert_eq!(site.settle(&want).unwrap(), [claim]);
+    // Another order, or one less, moves nothing.
+    assert_eq!(
+        site.settle(&named("192.0.2.3, 192.0.2.5")).unwrap(),
+        NOTHING
+    );
+    site.settle(&named("192.0.2.3")).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.3"]);
+    // One of them has another Service: what is held stays.
+    let taken = named("192.0.2.3, 192.0.2.0");
+    assert_eq!(site.settle(&taken).unwrap(), NOTHING);
+    let remarks = site.remarks(&taken);
+    assert_eq!(remarks, [(Code::AddressInUse, Severity::Error)]);
+    // A Service without any gets all of them or none.
+    let fresh = svc("fresh").port(80);
+    let fresh = fresh.annotated("landfall.dev/addresses", "192.0.2.6, 192.0.2.0");
+    let fresh = spec(&fresh.row());
+    let refused = site.settle(&fresh).unwrap_err();
+    assert_eq!(refused[0].code, Code::AddressInUse);
+    assert_eq!(site.held(&fresh), NOTHING);
+    site.settle(&removal(&web("other"))).unwrap();
+    site.settle(&taken).unwrap();
+    assert_eq!(site.held(&taken), ["192.0.2.3", "192.0.2.0"]);
+}
+
+#[test]
+fn requested_addresses_of_both_families_stay_where_they_are_held() {
+    let mut site = Site::with(&["192.0.2.0/29", "2001:db8::/125"]);
+    let named = |addresses: &str| {
+        let service = svc("web")
+            .port(80)
+            .families(&[Family::V4, Family::V6], FamilyPolicy::RequireDualStack);
+        spec(&service.annotated("landfall.dev/addresses", addresses).row())
+    };
+    let want = named("192.0.2.1, 2001:db8::1, 192.0.2.2, 2001:db8::2");
+    site.settle(&want).unwrap();
+    let held = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+    assert_eq!(site.held(&want), held);
+    let crossed = named("192.0.2.1, 2001:db8::2, 192.0.2.2, 2001:db8::1");
+    assert_eq!(site.settle(&crossed).unwrap(), NOTHING);
+    let other = named("192.0.2.2, 2001:db8::2, 192.0.2.3, 2001:db8::1");
+    site.settle(&other).unwrap();
+    let held = ["192.0.2.3", "192.0.2.2", "2001:db8::1", "2001:db8::2"];
+    assert_eq!(site.held(&other), held);
+}
+
+#[test]
+fn several_addresses_come_from_the_first_pool_that_has_all_of_them() {
+    let mut site = Site::default();
+    let (small, large) = (
+        pool("a", &["192.0.2.1-192.0.2.1"]),
+        pool("b", &["198.51.100.0/30"]),
+    );
+    assert_eq!(site.0.set_pools(&[small.clone(), large]), []);
+    let want = several("web", "2");
+    let claim = "claim 198.51.100.0, 198.51.100.1 from pool b";
+    assert_eq!(site.settle(&want).unwrap(), [claim]);
+    // They move together, or those that can't are given up.
+    site.0.set_pools(&[small, pool("c", &["203.0.113.0/31"])]);
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.1"]);
+    site.settle(&removal(&web("web"))).unwrap();
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["203.0.113.0", "203.0.113.1"]);
+}
+
+#[test]
+fn a_pool_that_shrinks_takes_only_those_addresses_that_it_does_not_have_any_more() {
+    let mut site = Site::with(&["192.0.2.0-192.0.2.2"]);
+    let want = several("web", "3");
+    site.settle(&want).unwrap();
+    site.0
+        .set_pools(&[pool("default", &["192.0.2.0/32", "192.0.2.2/32"])]);
+    let steps = site.settle(&want).unwrap();
+    assert_eq!(
+        steps,
+        ["keep 192.0.2.0, 192.0.2.2 alone", "release 192.0.2.1"]
+    );
+    assert_eq!(
+        site.remarks(&want),
+        [(Code::PoolExhausted, Severity::Error)]
+    );
+    site.0.set_pools(&[pool("default", &["192.0.2.0/29"])]);
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.0", "192.0.2.2", "192.0.2.1"]);
+}
+
+#[test]
+fn the_quota_of_a_namespace_counts_each_address() {
+    let mut site = Site::default();
+    let limited = PoolRow {
+        addresses_per_namespace: Some(3),
+        ..PoolRow::clone(&pool("default", &["192.0.2.0/24"]))
+    };
+    site.0.set_pools(&[Arc::new(limited)]);
+    site.settle(&several("web", "2")).unwrap();
+    assert!(site.settle(&several("other", "2")).is_err());
+    site.settle(&several("other", "1")).unwrap();
+    assert!(site.settle(&spec(&web("third"))).is_err());
+}
+
+#[test]
+fn what_a_smaller_count_releases_cools_down() {
+    let mut site = Site::default();
+    let cooled = PoolRow {
+        cool_down: Some(Duration::from_secs(90)),
+        ..PoolRow::clone(&pool("default", &["192.0.2.0/31"]))
+    };
+    site.0.set_pools(&[Arc::new(cooled)]);
+    site.settle(&several("web", "2")).unwrap();
+    site.settle(&several("web", "1")).unwrap();
+    assert!(site.settle(&spec(&web("other"))).is_err());
+    site.0.warm(Instant::now() + Duration::from_secs(91));
+    site.settle(&spec(&web("other"))).unwrap();
+    assert_eq!(site.held(&spec(&web("other"))), ["192.0.2.1"]);
+}
+
+#[test]
+fn services_with_a_sharing_key_share_each_of_several_addresses() {
+    let mut site = Site::with(&["192.0.2.0/30"]);
+    let sharing = |name: &str, port| {
+        let service = svc(name).port(port);
+        let service = service.annotated("landfall.dev/sharing-key", "k");
+        spec(&service.annotated("landfall.dev/address-count", "2").row())
+    };
+    let (a, b, c) = (sharing("a", 80), sharing("b", 81), sharing("c", 80));
+    for want in [&a, &b, &c] {
+        site.settle(want).unwrap();
+    }
+    assert_eq!(site.held(&a), ["192.0.2.0", "192.0.2.1"]);
+    assert_eq!(site.held(&b), site.held(&a));
+    assert_eq!(site.held(&c), ["192.0.2.2", "192.0.2.3"]);
+    // Other ports are new terms for all of its addresses.
+    assert_eq!(site.settle(&sharing("b", 82)).unwrap().len(), 1);
+    assert_eq!(site.held(&b), site.held(&a));
+}
+
+#[test]
+fn nothing_is_claimed_where_another_service_came_first() {
+    let mut site = Site::with(&["192.0.2.0-192.0.2.2"]);
+    let want = several("web", "3");
+    let steps = site.plan(&want).unwrap();
+    let mut late = claim_of(&web("other"), "192.0.2.2");
+    late.sharing_key = None;
+    site.0.restore_claims(&[late]);
+    assert!(site.0.apply(&steps[0].step, Instant::now()).is_err());
+    assert_eq!(site.held(&want), NOTHING);
+    // What it had for a moment is cleared away.
+    let steps = site.plan(&want).unwrap();
+    assert_eq!(
+        texts(&steps),
+        [
+            "record that it has no address",
+            "release 192.0.2.0, 192.0.2.1"
+        ]
+    );
+    for planned in &steps {
+        site.0.apply(&planned.step, Instant::now()).unwrap();
+        site.0.on_recorded(&want.uid);
+    }
+    site.settle(&several("third", "2")).unwrap();
+}
+
+#[test]
+fn of_several_addresses_a_service_keeps_the_one_that_it_asks_for() {
+    let mut site = Site::with(&["192.0.2.0/29"]);
+    site.settle(&several("web", "3")).unwrap();
+    let asking = svc("web").port(80);
+    let asking = spec(
+        &asking
+            .annotated("landfall.dev/addresses", "192.0.2.1")
+            .row(),
+    );
+    assert_eq!(
+        site.settle(&asking).unwrap(),
+        ["keep 192.0.2.1 alone", "release 192.0.2.0, 192.0.2.2"]
+    );
+}
+
+#[test]
+fn what_others_publish_is_reserved_also_where_it_is_several_addresses_of_a_family() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.4"]);
+    let theirs = web("theirs");
+    let mut claim = claim_of(&theirs, "192.0.2.2");
+    claim.addresses.push("192.0.2.1".parse().unwrap());
+    site.0.set_foreign_claim(&theirs.uid, Some(&claim));
+    let want = several("web", "2");
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.3", "192.0.2.4"]);
+    site.0.set_foreign_claim(&theirs.uid, None);
+    let other = several("other", "2");
+    site.settle(&other).unwrap();
+    assert_eq!(site.held(&other), ["192.0.2.1", "192.0.2.2"]);
 }
 
 #[test]

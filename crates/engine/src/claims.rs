@@ -109,31 +109,27 @@ pub fn on_record<P: Provider>(
     record
 }
 
-/// Returns the claims of those Services that no instance serves, each with at most one address of a
-/// family.
+/// Returns the claims of those Services that no instance serves.
 pub fn foreign_claims<'a>(
     services: impl Iterator<Item = &'a Arc<ServiceRow>>,
     world: &World,
     classes: &Classes,
-) -> BTreeMap<ServiceKey, Vec<Claim>> {
+) -> BTreeMap<ServiceKey, Claim> {
     let claims = services.filter_map(|row| {
-        let claims = foreign_claims_of(row, world, classes);
-        (!claims.is_empty()).then(|| (row.key.clone(), claims))
+        let claim = foreign_claim(row, world, classes)?;
+        Some((claim.service.clone(), claim))
     });
     claims.collect()
 }
 
-/// Returns the claims of such a Service; none for any other one.
-pub(crate) fn foreign_claims_of(row: &ServiceRow, world: &World, classes: &Classes) -> Vec<Claim> {
+/// Returns the claim of such a Service; `None` for any other one.
+pub(crate) fn foreign_claim(row: &ServiceRow, world: &World, classes: &Classes) -> Option<Claim> {
     let namespace = world.namespace(row.key.namespace());
     let belongs = classes.validate(row, namespace.map(AsRef::as_ref));
     if classes.has_lost(row, belongs) {
-        claim(row).into_iter().collect()
-    } else if may_publish_for_others(belongs, &row.into()) {
-        published_by_others(row)
-    } else {
-        Vec::new()
+        return claim(row);
     }
+    may_publish_for_others(belongs, &row.into()).then(|| published_by_others(row))
 }
 
 /// Whether what a Service publishes is there because another controller serves it. What is left of
@@ -144,26 +140,16 @@ pub(crate) fn may_publish_for_others(belongs: Ownership, service: &OwnershipFiel
 }
 
 /// What another controller publishes. How it lets Services share is not known here.
-fn published_by_others(row: &ServiceRow) -> Vec<Claim> {
-    let addresses: BTreeSet<IpAddr> = row.status.addresses().map(|it| it.to_canonical()).collect();
-    let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.into_iter().partition(IpAddr::is_ipv4);
-    let pairs = (0..v4.len().max(v6.len())).map(|number| {
-        let pair = [v4.get(number), v6.get(number)];
-        (number, pair.into_iter().flatten().copied().collect())
-    });
-    let claims = pairs.map(|(number, addresses)| Claim {
+fn published_by_others(row: &ServiceRow) -> Claim {
+    Claim {
         service: row.key.clone(),
-        uid: match number {
-            0 => row.uid.clone(),
-            further => Uid::new(&format!("{} {further}", row.uid.as_str())),
-        },
-        addresses,
+        uid: row.uid.clone(),
+        addresses: row.status.addresses().collect(),
         requested: Vec::new(),
         sharing_key: Some(OF_OTHERS.to_owned()),
         backend_key: String::new(),
         ports: Vec::new(),
-    });
-    claims.collect()
+    }
 }
 
 /// Returns what a Service holds by its record; `None`: nothing.

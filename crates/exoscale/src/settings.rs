@@ -116,7 +116,7 @@ fn support(option: OptionId) -> Support {
         }
         OptionId::MonitorMaxRetries => "one successful check makes an instance healthy",
         OptionId::MonitorGrpcService => "it checks by TCP, HTTP and HTTPS",
-        OptionId::Endpoints => "members are the instances of one pool",
+        OptionId::Endpoints | OptionId::TargetType => "members are the instances of one pool",
         OptionId::Mode
         | OptionId::TlsSecret
         | OptionId::TlsMinimumVersion
@@ -152,6 +152,7 @@ fn support(option: OptionId) -> Support {
         | OptionId::TimeoutTcpInspect
         | OptionId::Drain => "a Network Load Balancer has no setting for it",
         OptionId::AddressPool => "Exoscale chooses the address of a Network Load Balancer",
+        OptionId::AddressCount => "a Network Load Balancer has one address",
         OptionId::SharingKey => {
             "Services share a load balancer with \
              service.beta.kubernetes.io/exoscale-loadbalancer-external"

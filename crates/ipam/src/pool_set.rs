@@ -226,6 +226,13 @@ impl PoolSet {
         (address <= span.last).then_some((span.pool, span.entry))
     }
 
+    /// Returns the pools that are assigned from without being named, in the order in which they
+    /// are tried.
+    pub fn by_priority(&self) -> impl Iterator<Item = &Pool> {
+        let tiers = self.tiers().into_iter().flatten();
+        tiers.filter_map(|index| self.at(*index))
+    }
+
     /// The pools to try for a Service that names none, tier by tier.
     pub(crate) fn tiers(&self) -> [&[usize]; 2] {
         [&self.pinned, &self.plain]

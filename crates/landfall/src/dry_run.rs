@@ -209,10 +209,7 @@ pub(crate) fn recalled(instances: &Instances, facts: Vec<Fact>) -> (World, Vec<B
         provider.restore_claims(&claims);
     }
     let rows: Vec<Arc<ServiceRow>> = world.services().collect();
-    for claim in landfall_engine::foreign_claims(rows.iter(), &world, &classes)
-        .into_values()
-        .flatten()
-    {
+    for claim in landfall_engine::foreign_claims(rows.iter(), &world, &classes).into_values() {
         for provider in &providers {
             provider.set_foreign_claim(&claim.uid, Some(&claim));
         }

@@ -321,12 +321,8 @@ impl State {
     fn observe(&self, want: &Intent) -> Observed {
         let addresses = self.addressing.observe(want);
         // Also of those that it would get: what is published with the claim is what holds then.
-        let proposed = addresses
-            .answer
-            .iter()
-            .filter_map(|it| it.outcome.as_ref().ok());
-        let proposed = proposed.flat_map(|proposal| proposal.addresses.iter());
-        let all: BTreeSet<IpAddr> = addresses.held.iter().copied().chain(proposed).collect();
+        let all = addresses.held.iter().chain(&addresses.addresses);
+        let all: BTreeSet<IpAddr> = all.copied().collect();
         let announced = all.into_iter();
         let announced = announced
             .map(|address| self.announced(address, want))

@@ -13,6 +13,7 @@ use crate::id::{ServiceKey, Uid};
 use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
 use crate::rows::{Family, FamilyPolicy};
+use crate::target::Target;
 
 /// The spec for one Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +53,13 @@ pub struct LoadBalancerSpec {
     /// Where nodes say whether they have an endpoint: `healthCheckNodePort` of Services with
     /// `externalTrafficPolicy: Local`.
     pub health_check_port: Option<NonZeroU16>,
-    /// Eligible nodes with the address that members have, for providers whose members are nodes.
+    /// Whether members are pods or nodes.
+    #[serde(default)]
+    pub target: Target,
+    /// Eligible nodes with the address that members have, for providers whose members can be nodes.
     pub nodes: Vec<NodeTarget>,
-    /// Whether there is a node that could be a member but for the node selector and its addresses.
+    /// Whether there is a node that could be a member but for the node selector and its addresses,
+    /// or members are no nodes.
     #[serde(default)]
     pub has_nodes: bool,
 }
@@ -93,6 +98,9 @@ pub struct AddressSpec {
     pub requested_by: String,
     /// Only from this pool.
     pub pool: Option<String>,
+    /// How many addresses of each family; 1 where certain ones are requested.
+    #[serde(default = "one")]
+    pub count: u8,
     /// Services with the same key may share an address.
     pub sharing_key: Option<String>,
     /// Services may only share when these are equal: the canonical selector for
@@ -100,6 +108,13 @@ pub struct AddressSpec {
     pub backend_key: String,
     /// What the Service's status says it holds.
     pub held: Vec<IpAddr>,
+}
+
+/// So many addresses of each family a Service can have.
+pub const MOST_ADDRESSES: u8 = 8;
+
+fn one() -> u8 {
+    1
 }
 
 /// What a Service holds according to its status, the durable record of its claim.

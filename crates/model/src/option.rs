@@ -30,9 +30,11 @@ macro_rules! option_ids {
 option_ids! {
     Addresses: "addresses",
     AddressPool: "address-pool",
+    AddressCount: "address-count",
     SharingKey: "sharing-key",
     Hostname: "hostname",
     Endpoints: "endpoints",
+    TargetType: "target-type",
     Algorithm: "algorithm",
     Mode: "mode",
     TlsSecret: "tls-secret",

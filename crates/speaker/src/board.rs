@@ -345,8 +345,13 @@ impl Board {
             .filter_map(|facts| {
                 let place = facts.addresses.iter().position(|it| *it == address)?;
                 let advertisements = facts.advertisements.get(place).into_iter().flatten();
+                let is_same = |it: &&IpAddr| it.is_ipv4() == address.is_ipv4();
+                // Further addresses of a family, which no Service of MetalLB has, are elected each
+                // for itself, so that several nodes take part.
+                let is_further = facts.addresses.iter().find(is_same) != Some(&address);
+                let first = *facts.addresses.first()?;
                 Some(election::Service {
-                    first_address: *facts.addresses.first()?,
+                    first_address: if is_further { address } else { first },
                     has_sharing_key: facts.has_sharing_key,
                     is_local: facts.is_local,
                     has_endpoints: facts.has_endpoints,

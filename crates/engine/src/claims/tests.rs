@@ -204,11 +204,8 @@ fn annotations_that_the_status_does_not_vouch_for_claim_and_serve_nothing() {
         let classes = Classes::only("local");
         let world = World::default();
         let is_lost = class != Some("landfall.dev/local");
-        assert_eq!(
-            !foreign_claims_of(&own, &world, &classes).is_empty(),
-            is_lost
-        );
-        assert_eq!(foreign_claims_of(&forged, &world, &classes), []);
+        assert_eq!(foreign_claim(&own, &world, &classes).is_some(), is_lost);
+        assert_eq!(foreign_claim(&forged, &world, &classes), None);
     }
 }
 
@@ -373,41 +370,15 @@ fn what_a_service_of_an_instance_that_is_gone_holds_is_reserved() {
     );
     let rows: Vec<_> = world.services().collect();
     let foreign = foreign_claims(rows.iter(), &world, &classes);
-    let claims = &foreign[&ServiceKey::new("default", "web")];
-    assert_eq!(claims.len(), 1);
-    assert_eq!(claims[0].addresses, [ip("192.0.2.1")]);
-}
-
-#[test]
-fn what_another_controller_publishes_is_claimed_one_address_of_a_family_at_a_time() {
-    let mut world = World::default();
-    let published = ["192.0.2.2", "::ffff:192.0.2.1", "2001:db8::1", "192.0.2.2"];
-    let mut row = web().with(|row| row.class = Some("example.com/lb".into()));
-    for address in published {
-        row = row.holding(address);
-    }
-    world.apply(Fact::Service(row.row()));
-    let classes = Classes::only("local");
-    let rows: Vec<_> = world.services().collect();
-    let claims = foreign_claims(rows.iter(), &world, &classes);
-    let claims = &claims[&ServiceKey::new("default", "web")];
-    let addresses: Vec<_> = claims.iter().map(|it| it.addresses.clone()).collect();
-    assert_eq!(
-        addresses,
-        [
-            vec![ip("192.0.2.1"), ip("2001:db8::1")],
-            vec![ip("192.0.2.2")]
-        ]
-    );
-    let uids: BTreeSet<&Uid> = claims.iter().map(|it| &it.uid).collect();
-    assert_eq!(uids.len(), 2, "each is a claim of its own");
+    let claim = &foreign[&ServiceKey::new("default", "web")];
+    assert_eq!(claim.addresses, [ip("192.0.2.1")]);
 }
 
 #[test]
 fn a_service_that_publishes_nothing_or_that_is_ours_is_no_claim_of_others() {
     let world = World::default();
     let classes = Classes::new(vec!["local".to_owned()], None);
-    let claimed = |row: ServiceRow| !foreign_claims_of(&row, &world, &classes).is_empty();
+    let claimed = |row: ServiceRow| foreign_claim(&row, &world, &classes).is_some();
     let of = |class: Option<&'static str>, address: Option<&str>| {
         let row = web().with(move |row| row.class = class.map(Into::into));
         let row = address.into_iter().fold(row, ServiceBuilder::holding);

@@ -14,7 +14,7 @@ use landfall_model::{ServiceKey, Uid};
 use tokio::task::JoinSet;
 
 use super::{Engine, clock};
-use crate::claims::{claim, foreign_claims, foreign_claims_of};
+use crate::claims::{claim as recorded, foreign_claim, foreign_claims};
 use crate::instance::InstanceId;
 use crate::report::{Event, Report};
 use crate::select::Ownership;
@@ -23,7 +23,7 @@ use crate::select::Ownership;
 #[derive(Debug, Default)]
 pub(super) struct UnservedServices {
     /// What they hold.
-    claims: BTreeMap<ServiceKey, Vec<Claim>>,
+    claims: BTreeMap<ServiceKey, Claim>,
     /// Those that wait to be deleted, and when each is reported next.
     blocked_deletions: BTreeMap<ServiceKey, (Uid, Instant)>,
     /// Events on their way.
@@ -69,8 +69,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// providers hold no such claim yet.
     pub(super) fn reserve_all(&mut self, rows: &[Arc<ServiceRow>]) {
         self.unserved.claims = foreign_claims(rows.iter(), &self.world, &self.config.classes);
-        for key in self.unserved.claims.keys() {
-            self.reserve(key, &[]);
+        for claim in self.unserved.claims.values() {
+            self.reserve(&claim.uid, Some(claim));
         }
     }
 
@@ -91,26 +91,32 @@ impl<P: Provider, R: Report> Engine<P, R> {
             }
             let row = self.world.service(key);
             let classes = &self.config.classes;
-            let claims = row
+            let claim = row
                 .as_ref()
-                .map(|it| foreign_claims_of(it, &self.world, classes));
-            let claims = claims.unwrap_or_default();
-            let before = self.unserved.claims.remove(key).unwrap_or_default();
-            let is_same = before == claims;
-            if !claims.is_empty() {
-                self.unserved.claims.insert(key.clone(), claims);
+                .and_then(|it| foreign_claim(it, &self.world, classes));
+            let before = self.unserved.claims.remove(key);
+            let is_same = before == claim;
+            if let Some(claim) = &claim {
+                self.unserved.claims.insert(key.clone(), claim.clone());
             }
             if is_same {
                 continue;
             }
-            gives_back |= !before.is_empty();
-            self.reserve(key, &before);
+            gives_back |= before.is_some();
+            if let Some(ended) = &before
+                && claim.as_ref().is_none_or(|claim| claim.uid != ended.uid)
+            {
+                self.reserve(&ended.uid, None);
+            }
+            if let Some(claim) = &claim {
+                self.reserve(&claim.uid, Some(claim));
+            }
             // It comes with what it holds.
             if let Some(row) = row
                 && let Ownership::Ours(instance) = self.validate(&row)
-                && before.iter().any(|claim| claim.uid == row.uid)
+                && before.is_some_and(|claim| claim.uid == row.uid)
             {
-                handed_over.extend(claim(&row).map(|claim| (instance, claim)));
+                handed_over.extend(recorded(&row).map(|claim| (instance, claim)));
             }
         }
         for (instance, claim) in handed_over {
@@ -142,18 +148,10 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Passes the claims of a Service that no instance serves on to all of them.
-    fn reserve(&self, key: &ServiceKey, before: &[Claim]) {
-        let claims = self.unserved.claims.get(key);
-        let claims = claims.map(Vec::as_slice).unwrap_or_default();
-        let is_left = |claim: &&Claim| claims.iter().any(|it| it.uid == claim.uid);
+    /// Passes the claim of a Service that no instance serves on to all of them.
+    fn reserve(&self, claimant: &Uid, claim: Option<&Claim>) {
         for provider in self.handle.providers.iter() {
-            for ended in before.iter().filter(|claim| !is_left(claim)) {
-                provider.set_foreign_claim(&ended.uid, None);
-            }
-            for claim in claims.iter().filter(|claim| !before.contains(claim)) {
-                provider.set_foreign_claim(&claim.uid, Some(claim));
-            }
+            provider.set_foreign_claim(claimant, claim);
         }
     }
 

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use landfall_model::dialect::address;
+use landfall_model::intent::MOST_ADDRESSES;
+use landfall_model::option::OptionId;
+use landfall_model::provider::Support;
 use landfall_model::reason::annotation_field;
 use landfall_model::rows::{Family, FamilyPolicy, ServiceRow};
 use landfall_model::{AddressSpec, Code, Reason};
@@ -28,6 +31,7 @@ pub(super) fn spec(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> A
     let families = families(service, findings);
     let requests = requests(scene, findings);
     validate_agreement(&requests, findings);
+    let count = count(scene, requests.first(), findings);
     let (requested, requested_by) = match requests.into_iter().next() {
         Some(request) => {
             validate_families(&request, &families, scene, findings);
@@ -55,10 +59,49 @@ pub(super) fn spec(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> A
         requested,
         requested_by,
         pool: text(&scene.options.address_pool),
+        count,
         sharing_key: text(&scene.options.sharing_key),
         backend_key: backend_key(service),
         held: service.status.addresses().collect(),
     }
+}
+
+/// How many addresses of each family it shall have. Certain ones are counted by themselves.
+fn count(scene: &ResolveContext<'_>, request: Option<&Request>, findings: &mut Findings<'_>) -> u8 {
+    let given = scene.options.address_count.as_ref();
+    let Some(request) = request else {
+        return given.map_or(1, |given| given.value);
+    };
+    let of_v4 = request.addresses.iter().filter(|it| it.is_ipv4()).count();
+    let named = of_v4.max(request.addresses.len() - of_v4);
+    let named = u8::try_from(named).unwrap_or(MOST_ADDRESSES);
+    if let Some(given) = given.filter(|given| given.value != named) {
+        findings.push(
+            Reason::error(
+                Code::ConflictingOptions,
+                format!(
+                    "{} requests another number: {}",
+                    request.field, request.text
+                ),
+            )
+            .at_annotation(&given.annotation)
+            .value(given.value.to_string())
+            .remedy("remove one of the two"),
+        );
+    }
+    let support = (scene.profile.support)(OptionId::AddressCount);
+    if let (2.., Support::Refused { why }) = (named, support) {
+        findings.push(
+            Reason::error(
+                Code::OptionNotSupported,
+                format!("several addresses of a family are requested, and {why}"),
+            )
+            .at(request.field.as_str())
+            .value(request.text.as_str())
+            .remedy("request one address of each family at most"),
+        );
+    }
+    named
 }
 
 /// `spec.loadBalancerIP`, where it says anything.
@@ -170,7 +213,8 @@ fn validate_families(
     }
     let both_needed = scene.service.family_policy == FamilyPolicy::RequireDualStack
         && !scene.profile.completes_families;
-    if both_needed && request.addresses.len() == 1 {
+    let in_family = |family| request.addresses.iter().any(|it| Family::of(*it) == family);
+    if both_needed && !(in_family(Family::V4) && in_family(Family::V6)) {
         findings.push(
             Reason::error(
                 Code::AddressFamilyMismatch,

@@ -98,7 +98,12 @@ fn in_configuration(place: &str) -> bool {
 fn concerns_service(option: OptionId) -> bool {
     matches!(
         option,
-        OptionId::Addresses | OptionId::AddressPool | OptionId::SharingKey | OptionId::Hostname
+        OptionId::Addresses
+            | OptionId::AddressPool
+            | OptionId::AddressCount
+            | OptionId::SharingKey
+            | OptionId::Hostname
+            | OptionId::TargetType
     )
 }
 

@@ -49,6 +49,12 @@ fn config(bed: &Bed) -> String {
     )
 }
 
+fn addresses(service: &Value) -> Vec<&str> {
+    let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
+    let ingress = ingress.into_iter().flatten();
+    ingress.filter_map(|it| it["ip"].as_str()).collect()
+}
+
 fn programmed(service: &Value) -> Option<(String, String)> {
     condition(service, "Programmed")
 }
@@ -75,7 +81,7 @@ async fn services_of_the_class_of_metallb_get_addresses_of_its_pools_and_keep_th
         ("a", "{addresses: [192.0.2.0/30]}"),
         (
             "b",
-            "{addresses: [198.51.100.4-198.51.100.5], autoAssign: false}",
+            "{addresses: [198.51.100.4-198.51.100.7], autoAssign: false}",
         ),
     ];
     for (name, spec) in pools {
@@ -98,6 +104,13 @@ async fn services_of_the_class_of_metallb_get_addresses_of_its_pools_and_keep_th
     assert_eq!(web["metadata"]["annotations"][POOL_OF], "a");
     let chosen = bed.service("chosen").await;
     assert_eq!(address(&chosen), Some("198.51.100.4"));
+    let two = "metallb.io/address-pool: b, landfall.dev/address-count: \"2\"";
+    bed.apply(&service("many", two)).await;
+    bed.condition("landfall.dev/Addressed", &["many"]).await;
+    assert_eq!(
+        addresses(&bed.service("many").await),
+        ["198.51.100.5", "198.51.100.6"]
+    );
 
     // An advertisement for all pools.
     let advertisement = object("L2Advertisement", "all", &bed.namespace, "{}");
@@ -115,9 +128,18 @@ async fn services_of_the_class_of_metallb_get_addresses_of_its_pools_and_keep_th
     assert_eq!(address(&bed.service("late").await), Some("192.0.2.1"));
     let written = writes(&audit).split_off(before);
     let names: Vec<&str> = written.iter().map(|it| it.name.as_str()).collect();
-    assert!(
-        !names.contains(&"web") && !names.contains(&"chosen"),
-        "{names:?}"
+    let known = ["web", "chosen", "many"];
+    assert!(!known.iter().any(|it| names.contains(it)), "{names:?}");
+    // Fewer: the first one stays, and the other one is free.
+    bed.apply(&service("many", "metallb.io/address-pool: b"))
+        .await;
+    let one = |it: &Value| addresses(it) == ["198.51.100.5"];
+    bed.until("many", "with one address", one).await;
+    bed.apply(&service("after", two)).await;
+    bed.condition("landfall.dev/Addressed", &["after"]).await;
+    assert_eq!(
+        addresses(&bed.service("after").await),
+        ["198.51.100.6", "198.51.100.7"]
     );
 
     // A wrong object is reported with its field, and changes nothing.

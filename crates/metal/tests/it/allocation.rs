@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_metal::{Metal, watch_cooling};
-use landfall_model::intent::Intent;
+use landfall_model::intent::{Claim, Intent};
 use landfall_model::provider::Provider;
 use landfall_model::reason::Code;
 use landfall_model::rows::{
@@ -359,6 +359,7 @@ async fn a_cool_down_on_record_lasts_no_longer_than_that_of_the_pool() {
 enum Event {
     Reconcile(u8),
     Ask(u8, u8),
+    Count(u8, u8),
     Delete(u8),
     Pools(u8),
     Restart,
@@ -368,6 +369,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0..6_u8).prop_map(Event::Reconcile),
         2 => (0..6_u8, 0..8_u8).prop_map(|(service, address)| Event::Ask(service, address)),
+        2 => (0..6_u8, 1..4_u8).prop_map(|(service, count)| Event::Count(service, count)),
         2 => (0..6_u8).prop_map(Event::Delete),
         1 => (0..3_u8).prop_map(Event::Pools),
         1 => Just(Event::Restart),
@@ -387,23 +389,34 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn no_two_services_hold_one_address_and_no_restart_moves_any(events in events()) {
+    fn no_two_services_hold_one_address_each_gets_all_of_its_own_and_no_restart_moves_any(events in events()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut site = Site::with(&pools(0));
             let mut current = 0;
             let mut rows: Vec<ServiceRow> = (0..6).map(|it| web(&format!("s{it}"))).collect();
             let mut held: Vec<Vec<String>> = vec![Vec::new(); 6];
+            let mut counts = [1; 6];
             for event in events {
                 match event {
                     Event::Reconcile(service) => {
                         let service = usize::from(service);
+                        let before = std::mem::take(&mut held[service]);
                         held[service] = site.addresses(&rows[service]).await;
+                        let all_or_none = [0, counts[service]].contains(&held[service].len());
+                        assert!(all_or_none || !before.is_empty(), "{held:?}");
+                    }
+                    Event::Count(service, count) => {
+                        let service = usize::from(service);
+                        counts[service] = usize::from(count);
+                        let (key, count) = ("landfall.dev/address-count", count.to_string());
+                        rows[service] = annotated(&format!("s{service}"), key, &count);
                     }
                     Event::Ask(service, address) => {
                         let service = usize::from(service);
                         let (name, asked) = (format!("s{service}"), format!("192.0.2.{address}"));
                         rows[service] = annotated(&name, "metallb.io/loadBalancerIPs", &asked);
+                        counts[service] = 1;
                         held[service] = site.addresses(&rows[service]).await;
                     }
                     Event::Delete(service) => {
@@ -422,7 +435,10 @@ proptest! {
                         site.set(&pools(current), &[]);
                         let claims: Vec<_> = rows.iter().zip(&held)
                             .filter(|(_, held)| !held.is_empty())
-                            .map(|(row, held)| claim_of(row, &held[0]))
+                            .map(|(row, held)| Claim {
+                                addresses: held.iter().map(|it| it.parse().unwrap()).collect(),
+                                ..claim_of(row, &held[0])
+                            })
                             .collect();
                         site.provider.restore_claims(&claims);
                         for (row, held) in rows.iter().zip(&held) {

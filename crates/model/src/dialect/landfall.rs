@@ -9,9 +9,11 @@ use super::given::{Given, put};
 use super::options::{MemberProtocol, ModeChoice};
 use super::value::{self, A_DAY};
 use super::{Dialect, DialectId, Effect, OptionRow, join};
+use crate::intent::MOST_ADDRESSES;
 use crate::listener::{Algorithm, ProxyProtocol};
 use crate::option::OptionId;
 use crate::reason::Severity;
+use crate::target::Target;
 
 /// The portable dialect.
 pub(super) static DIALECT: Dialect = Dialect {
@@ -70,7 +72,7 @@ pub(super) use service;
 const FIRST: &[OptionRow] = &[
     OptionRow {
         name: "addresses",
-        takes: "an IP address, or an IPv4 and an IPv6 address with a comma between them",
+        takes: "IP addresses of one family, or as many of each, with commas between them",
         default: "any free address of a suitable address pool",
         summary: "Exactly these addresses. They must be free and in one address pool. Annotations \
                  and `spec.loadBalancerIP` with different addresses are an error.",
@@ -93,6 +95,18 @@ const FIRST: &[OptionRow] = &[
         summary: "Take the address from this pool only, even if the pool has `autoAssign: false`.",
         example: "public",
         effect: service!(AddressPool, address_pool, value::some_text),
+    },
+    OptionRow {
+        name: "address-count",
+        takes: "a number from 1 to 8",
+        default: "1",
+        summary: "How many addresses of each of its families the Service gets, all from one \
+                 address pool: all of them or none.",
+        example: "2",
+        effect: service!(AddressCount, address_count, |text| value::number(
+            text,
+            1..=MOST_ADDRESSES
+        )),
     },
     OptionRow {
         name: "sharing-key",
@@ -122,6 +136,20 @@ const FIRST: &[OptionRow] = &[
                  that the operator allows with `members.annotations` in landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
         effect: port!(Endpoints, endpoints, compound::endpoints),
+    },
+    OptionRow {
+        name: "target-type",
+        takes: "`pod` or `node`",
+        default: "on OpenStack what `targetType` of the instance says, which is `node` by default; \
+                  elsewhere what the provider has",
+        summary: "What members are: ready pods with their own addresses and target ports, or nodes \
+                 with their NodePorts. On OpenStack pods must be reachable from the load balancer's \
+                 subnet.",
+        example: "pod",
+        effect: service!(TargetType, target_type, |text| value::word(
+            text,
+            &[("pod", Target::Pod), ("node", Target::Node)]
+        )),
     },
     OptionRow {
         name: "algorithm",

@@ -71,7 +71,7 @@ const ADDRESS_POOL: OptionRow = OptionRow {
 
 const LOAD_BALANCER_IPS: OptionRow = OptionRow {
     name: "loadBalancerIPs",
-    takes: "an IP address, or an IPv4 and an IPv6 address with a comma between them",
+    takes: "IP addresses of one family, or as many of each, with commas between them",
     default: "any free address of a suitable address pool",
     summary: "As `landfall.dev/addresses`.",
     example: "192.0.2.10,2001:db8::10",

@@ -14,6 +14,7 @@ use super::nodes::NodeSelector;
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, Redirect, StatusCodes, TlsVersion};
 use crate::protection::Rate;
 use crate::rows::ServicePort;
+use crate::target::Target;
 
 /// Everything that annotations say about a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,10 +23,14 @@ pub struct ServiceOptions {
     pub addresses: Vec<Given<Vec<IpAddr>>>,
     /// Only from this address pool.
     pub address_pool: Option<Given<String>>,
+    /// How many addresses of each family.
+    pub address_count: Option<Given<u8>>,
     /// Services with an equal key may share an address.
     pub sharing_key: Option<Given<String>>,
     /// Published in the status instead of the address.
     pub hostname: Option<Given<String>>,
+    /// Whether members are pods or nodes.
+    pub target_type: Option<Given<Target>>,
     /// Which nodes are members.
     pub node_selector: Option<Given<NodeSelector>>,
     /// Options that a single provider supports.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::suggest::closest;
+use crate::intent::MOST_ADDRESSES;
 use crate::protection::Rate;
 use crate::reason::{Code, Reason};
 
@@ -338,19 +339,27 @@ pub fn address(text: &str) -> Result<IpAddr, Refusal> {
     Ok(address)
 }
 
-/// One address, or one of each family.
+/// Addresses of one family, or as many of each.
 pub(super) fn addresses(text: &str) -> Result<Vec<IpAddr>, Refusal> {
     let addresses: Vec<IpAddr> = items(text)?
         .into_iter()
         .map(address)
         .collect::<Result<_, _>>()?;
-    let of_v4 = addresses.iter().filter(|address| address.is_ipv4()).count();
-    if of_v4 > 1 || addresses.len() - of_v4 > 1 {
-        return Err(Refusal::coded(
-            Code::InvalidAddress,
-            "more than one address of a family",
-            "write one address, or one IPv4 and one IPv6 address",
-        ));
+    let refusal = |fault, remedy| Err(Refusal::coded(Code::InvalidAddress, fault, remedy));
+    let different: BTreeSet<IpAddr> = addresses.iter().copied().collect();
+    if different.len() < addresses.len() {
+        return refusal("an address is written twice", "write each address once");
+    }
+    let of_v4 = different.iter().filter(|it| it.is_ipv4()).count();
+    let of_v6 = different.len() - of_v4;
+    if of_v4 > 0 && of_v6 > 0 && of_v4 != of_v6 {
+        return refusal(
+            "more addresses of one family than of the other",
+            "write as many IPv4 as IPv6 addresses, or those of one family alone",
+        );
+    }
+    if of_v4.max(of_v6) > usize::from(MOST_ADDRESSES) {
+        return refusal("more than 8 addresses of a family", "write fewer");
     }
     Ok(addresses)
 }

@@ -70,6 +70,25 @@ fn exactly_one_of_three_boards_announces_an_address() {
 }
 
 #[test]
+fn each_further_address_of_a_family_has_an_election_of_its_own() {
+    let owner = |addresses: &[&str], of: &str| {
+        let mut board = board("node-a");
+        board.set_service(&key("web"), Some(facts(addresses)));
+        board.owner(ip(of)).map(str::to_owned).unwrap()
+    };
+    let v4: Vec<String> = (1..9).map(|it| format!("10.0.0.{it}")).collect();
+    let mut all: Vec<&str> = v4.iter().map(String::as_str).collect();
+    all.extend(["2001:db8::1", "2001:db8::2"]);
+    let owners: BTreeSet<String> = v4.iter().map(|it| owner(&all, it)).collect();
+    assert!(owners.len() > 1, "several nodes take its traffic");
+    for further in v4.iter().map(String::as_str).chain(["2001:db8::2"]) {
+        assert_eq!(owner(&all, further), owner(&[further], further));
+    }
+    // Of each family the first one, as with MetalLB.
+    assert_eq!(owner(&all, "2001:db8::1"), owner(&all, "10.0.0.1"));
+}
+
+#[test]
 fn a_dead_owner_is_followed_by_the_next_and_returns_when_it_lives() {
     let mut board = board("node-a");
     board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));

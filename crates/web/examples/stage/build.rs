@@ -57,6 +57,7 @@ pub fn spec() -> AddressSpec {
         requested: Vec::new(),
         requested_by: String::new(),
         pool: None,
+        count: 1,
         sharing_key: None,
         backend_key: String::new(),
         held: Vec::new(),

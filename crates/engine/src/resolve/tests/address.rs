@@ -24,6 +24,7 @@ fn a_service_that_asks_for_nothing_takes_any_address_of_its_family() {
             requested: Vec::new(),
             requested_by: String::new(),
             pool: None,
+            count: 1,
             sharing_key: None,
             backend_key: String::new(),
             held: vec![ip("192.0.2.7")],
@@ -60,6 +61,27 @@ fn addresses_pool_and_sharing_key_come_from_annotations() {
     );
     assert_eq!(asked.pool.as_deref(), Some("public"));
     assert_eq!(asked.sharing_key.as_deref(), Some("office"));
+}
+
+#[test]
+fn several_addresses_are_wanted_by_number_or_by_name() {
+    let counted = |count| web().annotated("landfall.dev/address-count", count);
+    assert_eq!(address(counted("3")).count, 3);
+    for count in ["0", "9", "two"] {
+        assert_eq!(error(counted(count)).value.as_deref(), Some(count));
+    }
+    let both = "192.0.2.10, 192.0.2.12";
+    let asked = address(web().annotated("metallb.io/loadBalancerIPs", both));
+    assert_eq!(asked.requested, [ip("192.0.2.10"), ip("192.0.2.12")]);
+    assert_eq!(asked.count, 2);
+    let named = |count| counted(count).annotated("landfall.dev/addresses", both);
+    assert_eq!(address(named("2")).count, 2);
+    let reason = error(named("1"));
+    assert_eq!(reason.code, Code::ConflictingOptions);
+    assert_eq!(
+        reason.field.as_deref(),
+        Some("metadata.annotations[landfall.dev/address-count]")
+    );
 }
 
 #[test]

@@ -129,14 +129,19 @@ fn an_address_to_ask_for_is_one_that_a_single_host_can_have() {
 }
 
 #[test]
-fn one_address_of_each_family_is_the_most_to_ask_for() {
+fn addresses_are_of_one_family_or_as_many_of_each_and_different() {
     assert_eq!(addresses("192.0.2.1").unwrap().len(), 1);
     assert_eq!(addresses("2001:db8::1, 192.0.2.1").unwrap().len(), 2);
+    assert_eq!(addresses("192.0.2.1,192.0.2.2").unwrap().len(), 2);
+    assert_eq!(addresses("192.0.2.1,192.0.2.2,::1,::2").unwrap().len(), 4);
+    let of_v4 = |count: u8| (1..=count).map(|it| format!("192.0.2.{it}"));
+    let list = |count| of_v4(count).collect::<Vec<_>>().join(",");
+    assert_eq!(addresses(&list(8)).unwrap().len(), 8);
     for text in [
-        "192.0.2.1,192.0.2.2",
-        "::1,::2",
+        "192.0.2.1,192.0.2.1",
         "192.0.2.1,",
         "192.0.2.1,::1,::2",
+        &list(9),
     ] {
         assert!(addresses(text).is_err(), "{text:?} should be refused");
     }
