@@ -99,12 +99,10 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let reporting = reporting::Reporting {
         connection,
         reporter,
-        node: args.node_name.clone(),
         namespace,
         sessions: Arc::clone(&sessions),
     };
-    let reporting = reporting.run(&outputs);
-    tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
+    reporting.start(&args.node_name, &outputs, &others);
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
     let api = SpeakerApi::new(&outputs, health, membership, of_api, &args.node_name);
     let api = api.serving(running.as_ref().map(|it| it.seen.clone()));

@@ -442,7 +442,7 @@ pub(super) mod tests {
             };
             is_drained(&routing, is_stopping)
         };
-        // A node that is not ready goes on, as far as routers are concerned, while its speaker does.
+        // A node that is not ready goes on for routers while its speaker does.
         assert!(!drained(false, true, false) && drained(false, true, true));
         assert!(!drained(false, false, false) && !drained(false, false, true));
         assert!(drained(true, false, false) && drained(true, false, true));

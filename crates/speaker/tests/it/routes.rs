@@ -359,7 +359,7 @@ fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others() {
         [(true, false), (false, false), (false, true), (false, false)].map(|it| asks(it.0, it.1)),
         [true, false, true, false]
     );
-    // One that is not ready asks nothing of routers; a speaker of it that stops is not expected back.
+    // One that is not ready asks nothing; a speaker of it that stops is not expected back.
     for ready in [false, true] {
         let row = node("node-a", "10.0.0.1").with(|row| row.ready = ready);
         decider.take_facts(vec![Fact::Node(row.row())]);

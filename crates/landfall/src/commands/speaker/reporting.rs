@@ -13,17 +13,17 @@ use landfall_speaker::sessions::{Sessions, announces};
 use landfall_speaker::status::{Desired, Statuses};
 use landfall_speaker::task::Outputs;
 
+use crate::lifetime::Lifetime;
+
 /// From one attempt to read the own Pod to the next.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// Where they are written, and by which node.
+/// Where they are written.
 pub struct Reporting {
     /// To the API server.
     pub connection: Connection,
     /// Writes them.
     pub reporter: Arc<OwnReports>,
-    /// The name of the node.
-    pub node: String,
     /// The namespace of the resources.
     pub namespace: String,
     /// The sessions with routers.
@@ -33,13 +33,13 @@ pub struct Reporting {
 // === impl Reporting ===
 
 impl Reporting {
-    /// Writes them, once it is known what they disappear with, and deletes those of nodes that are
-    /// gone.
-    pub fn run(self, outputs: &Outputs) -> impl Future<Output = ()> + Send + use<> {
+    /// Starts to write them, once it is known what they disappear with, and to delete those of
+    /// nodes that are gone.
+    pub fn start(self, node: &str, outputs: &Outputs, lifetime: &Lifetime) {
         let (layer2, bgp) = (outputs.desired.clone(), outputs.routing.clone());
-        let view = outputs.view.clone();
-        async move {
-            let (node, namespace) = (&self.node, &self.namespace);
+        let (view, node) = (outputs.view.clone(), node.to_owned());
+        let reporting = async move {
+            let (node, namespace) = (&*node, &self.namespace);
             // What is owned from another namespace is taken for orphaned, and deleted.
             let owner = if self.connection.namespace() == namespace {
                 owner(&self.connection).await
@@ -61,7 +61,10 @@ impl Reporting {
                 of_sessions.run(Arc::clone(&self.sessions)),
                 leftovers.run(view),
             );
-        }
+        };
+        let cancel = lifetime.cancel.clone();
+        let tasks = &lifetime.tasks;
+        tasks.spawn(cancel.run_until_cancelled_owned(reporting));
     }
 }
 
