@@ -144,11 +144,8 @@ fn resolve_version(
         }
         reason
     }));
-    let hostname = scene
-        .options
-        .hostname
-        .as_ref()
-        .map(|given| given.value.clone());
+    let hostname = scene.options.hostname.as_ref();
+    let hostname = hostname.map(|given| given.value.clone());
     findings.remark_unused(&reading);
     let nodes = nodes::targets(&scene, &mut findings);
     let remarks = findings.finish()?;

@@ -220,7 +220,8 @@ fn an_openstack_instance_has_its_cloud_and_defaults() {
 
     let full = openstack(
         "{kind: openstack, clouds: {file: a.yaml, cloud: b}, clusterName: c1, \
-             strictSourceRanges: false, securityGroups: perService, preferDualStack: false, targetType: pod}",
+             strictSourceRanges: false, securityGroups: perService, preferDualStack: false, \
+             targetType: pod}",
     );
     let clouds = full.clouds.unwrap();
     assert_eq!(

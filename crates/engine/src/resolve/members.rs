@@ -408,6 +408,10 @@ fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {
     let name = scene.service.key.name();
     let reason = Reason::warning(Code::NoEndpoints, "the Service has no endpoints");
     match scene.target {
+        Target::Pod if scene.chose_pods() => reason.remedy(format!(
+            "start pods that its selector matches, or write an EndpointSlice with the label \
+             kubernetes.io/service-name: {name}"
+        )),
         Target::Pod => reason.remedy(format!(
             "start pods that its selector matches, write an EndpointSlice with the label \
              kubernetes.io/service-name: {name}, or set landfall.dev/endpoints"

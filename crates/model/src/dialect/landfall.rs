@@ -140,11 +140,11 @@ const FIRST: &[OptionRow] = &[
     OptionRow {
         name: "target-type",
         takes: "`pod` or `node`",
-        default: "on OpenStack what `targetType` of the instance says, which is `node` by default; \
-                  elsewhere what the provider has",
+        default: "on OpenStack `targetType` of the instance, `node` by default; elsewhere what \
+                  the provider has",
         summary: "What members are: ready pods with their own addresses and target ports, or nodes \
-                 with their NodePorts. On OpenStack pods must be reachable from the load balancer's \
-                 subnet.",
+                 with their NodePorts. On OpenStack pods must be reachable from the load \
+                 balancer's subnet.",
         example: "pod",
         effect: service!(TargetType, target_type, |text| value::word(
             text,

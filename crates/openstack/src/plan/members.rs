@@ -244,8 +244,8 @@ impl<'a> Comparison<'a> {
 }
 
 /// The members that are there and of another kind than those that are wanted: nodes where pods
-/// shall be, or pods where nodes shall be. A name tells, as only that of a pod contains a `/`; those
-/// that have none are of another kind if none of the wanted ones is there.
+/// shall be, or pods where nodes shall be. Only the name of a pod contains a `/`; members without a
+/// name are of another kind if no address that is wanted is there.
 pub(crate) fn predecessors<'a>(
     wanted: &'a WantedPool,
     there: &'a [Member],

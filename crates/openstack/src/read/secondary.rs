@@ -409,8 +409,10 @@ pub(crate) fn merge_groups(first: &mut Option<GroupView>, second: Option<GroupVi
         health_sources,
         node_ports,
         leaving,
+        frozen,
         ..
     } = second;
+    first.frozen |= frozen;
     for (all, more) in [
         (&mut first.sources, sources),
         (&mut first.health_sources, health_sources),

@@ -1,5 +1,5 @@
-//! Members of a pool as they are hashed: a map by address alone, in which an address may come twice.
-//! It is stored on Services, and from before members had other ports than one.
+//! Members of a pool as they are hashed: a map by address alone, in which an address may come
+//! twice. The hashes are stored on Services, some from when all members of a pool had one port.
 
 use std::collections::BTreeMap;
 use std::fmt;

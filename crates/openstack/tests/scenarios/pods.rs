@@ -9,7 +9,9 @@ use landfall_testkit::{slice, svc};
 
 use crate::addresses::lb;
 use crate::create::web;
+use crate::dual::{old_octavia, with_both};
 use crate::rig::Rig;
+use crate::subnets::dual;
 use crate::written::refusal;
 
 const TARGET: &str = "landfall.dev/target-type";
@@ -480,6 +482,38 @@ async fn pods_of_the_vip_s_family_are_members() {
     rig.cluster.remove_slice("web-1");
     rig.settle().await;
     assert_eq!(rig.picture().await.members_at(80), ["fd00:10:244::1:8080"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_of_two_load_balancers_has_the_pods_of_its_family() {
+    let mut rig = old_octavia("manage-security-groups=true");
+    with_both(&rig);
+    rig.cluster.put_slice(pods([1]).row());
+    let six = slice("web").named("web-6").family(Some(Family::V6));
+    let six = |address: &str| six.clone().port("", 8080).ready(address).row();
+    rig.cluster.put_slice(six("fd00:10:244::1"));
+    let both = dual(FamilyPolicy::RequireDualStack);
+    rig.apply(to_pods(both)).await;
+    let addresses = async |rig: &Rig| -> Vec<String> {
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers.len(), 2);
+        assert!(picture.groups.is_empty());
+        let pools = picture.members.values();
+        let mut all: Vec<String> = pools
+            .map(|members| {
+                assert_eq!(members.len(), 1, "{members:?}");
+                assert_eq!(members[0].subnet_id, None);
+                members[0].address.unwrap().to_string()
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    assert_eq!(addresses(&rig).await, ["10.244.0.1", "fd00:10:244::1"]);
+    rig.cluster.put_slice(six("fd00:10:244::2"));
+    rig.settle().await;
+    assert_eq!(addresses(&rig).await, ["10.244.0.1", "fd00:10:244::2"]);
+    assert_eq!(refusal(&rig, "web"), "");
 }
 
 #[tokio::test(start_paused = true)]
