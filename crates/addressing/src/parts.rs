@@ -6,7 +6,8 @@ use std::net::IpAddr;
 
 use landfall_ipam::Restore;
 use landfall_model::Uid;
-use landfall_model::intent::{Claim, MOST_ADDRESSES};
+use landfall_model::intent::Claim;
+use landfall_model::rows::MOST_ADDRESSES;
 
 use crate::request::restore;
 

@@ -29,7 +29,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
-use landfall_model::listener::{Certificate, ListenerKey};
+use landfall_model::listener::{Certificate, Listener, ListenerKey};
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
 use landfall_model::rows::ServiceRow;
@@ -137,13 +137,7 @@ fn resolve_version(
     listeners.sort_by_key(|listener| listener.key);
     limits::bound_members(&scene, &mut listeners, &mut findings);
     resolver.remark(&scene, &listeners, &mut findings);
-    let checked = listeners.iter().any(|it| it.pool.monitor.is_some());
-    findings.extend(reading.monitor_reasons.iter().cloned().map(|mut reason| {
-        if !checked {
-            reason.severity = Severity::Warning;
-        }
-        reason
-    }));
+    remark_monitors(&reading, &listeners, &mut findings);
     let hostname = scene.options.hostname.as_ref();
     let hostname = hostname.map(|given| given.value.clone());
     findings.remark_unused(&reading);
@@ -172,6 +166,18 @@ fn resolve_version(
         marks: service.status.marks.clone(),
         remarks,
     })
+}
+
+/// Says what is wrong with the monitor that is asked for: no more than a warning where none of the
+/// listeners has one.
+fn remark_monitors(reading: &Reading, listeners: &[Listener], findings: &mut Findings<'_>) {
+    let checked = listeners.iter().any(|it| it.pool.monitor.is_some());
+    findings.extend(reading.monitor_reasons.iter().cloned().map(|mut reason| {
+        if !checked {
+            reason.severity = Severity::Warning;
+        }
+        reason
+    }));
 }
 
 fn order(service: &ServiceRow) -> Vec<ListenerKey> {

@@ -110,9 +110,6 @@ pub struct AddressSpec {
     pub held: Vec<IpAddr>,
 }
 
-/// So many addresses of each family a Service can have.
-pub const MOST_ADDRESSES: u8 = 8;
-
 fn one() -> u8 {
     1
 }

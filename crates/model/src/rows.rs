@@ -118,6 +118,9 @@ pub enum Family {
     V6,
 }
 
+/// The largest number of addresses of each family that a Service can have.
+pub const MOST_ADDRESSES: u8 = 8;
+
 /// `spec.ipFamilyPolicy`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use landfall_model::dialect::address;
-use landfall_model::intent::MOST_ADDRESSES;
 use landfall_model::option::OptionId;
 use landfall_model::provider::Support;
 use landfall_model::reason::annotation_field;
-use landfall_model::rows::{Family, FamilyPolicy, ServiceRow};
+use landfall_model::rows::{Family, FamilyPolicy, MOST_ADDRESSES, ServiceRow};
 use landfall_model::{AddressSpec, Code, Reason};
 
 use super::ResolveContext;

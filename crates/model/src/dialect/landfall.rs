@@ -9,10 +9,10 @@ use super::given::{Given, put};
 use super::options::{MemberProtocol, ModeChoice};
 use super::value::{self, A_DAY};
 use super::{Dialect, DialectId, Effect, OptionRow, join};
-use crate::intent::MOST_ADDRESSES;
 use crate::listener::{Algorithm, ProxyProtocol};
 use crate::option::OptionId;
 use crate::reason::Severity;
+use crate::rows::MOST_ADDRESSES;
 use crate::target::Target;
 
 /// The portable dialect.

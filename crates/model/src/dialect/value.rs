@@ -10,9 +10,9 @@ use std::time::Duration;
 use ipnet::{IpNet, Ipv4Net};
 
 use super::suggest::closest;
-use crate::intent::MOST_ADDRESSES;
 use crate::protection::Rate;
 use crate::reason::{Code, Reason};
+use crate::rows::MOST_ADDRESSES;
 
 /// Why a text is not the value that it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
