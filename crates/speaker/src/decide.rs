@@ -2,6 +2,7 @@
 //! No I/O, no clock.
 
 mod serving;
+mod strict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use landfall_engine::follow::Follower;
 use landfall_l2::driver::{View as Announced, Wanted};
-use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
+use landfall_l2::election::{NotAnnounced, Rules, Subnet, fingerprint};
 use landfall_l2::fsm::{Announcement, Scope, Start, State, Status};
 use landfall_l2::interfaces::Interface;
 use landfall_membership::driver::View as Members;
@@ -57,6 +58,8 @@ pub struct Decider {
     members: Arc<Members>,
     /// `None`: not known yet, which is no inability.
     interfaces: Option<Vec<Interface>>,
+    /// The subnets of interfaces, where they matter.
+    subnets: Option<BTreeMap<String, BTreeSet<Subnet>>>,
     /// What of this node is not to be relied on.
     unsteady: BTreeSet<Part>,
     /// The addresses that this node serves a part of, while another one serves all of them.
@@ -70,6 +73,8 @@ pub struct Decider {
     plane: Option<Plane>,
     /// Every node is taken for alive, whether or not it is a member.
     assumes_all_alive: bool,
+    /// Nodes that are about to go, or do not reach an address, are elected where no other is left.
+    is_strict: bool,
 }
 
 // === impl Decider ===
@@ -93,6 +98,8 @@ impl Decider {
             is_current: false,
             plane: None,
             assumes_all_alive: false,
+            subnets: None,
+            is_strict: rules.must_be_able_to_serve,
         }
     }
 
@@ -132,6 +139,7 @@ impl Decider {
         let own = &self.own;
         let is_own = |fact: &Fact| matches!(fact, Fact::Node(row) if row.name == *own);
         let is_own_node = facts.iter().any(is_own);
+        let has_node = facts.iter().any(|fact| matches!(fact, Fact::Node(_)));
         let changes = self.world.apply_all(facts);
         if !self.world.synced() {
             return;
@@ -148,9 +156,13 @@ impl Decider {
             if is_own_node {
                 self.router.take_leaving(&self.world);
             }
+            if has_node && self.is_strict {
+                self.evaluate_nodes();
+            }
             self.router.settle();
         }
         self.leave_to_others();
+        self.leave_to_hosts();
     }
 
     fn take_resources(&mut self) {
@@ -207,7 +219,10 @@ impl Decider {
             alive.extend(self.world.nodes().map(|row| &*row.name));
         }
         let nodes = self.world.nodes();
-        let nodes = nodes.map(|row| layer2::node(row, &alive, self.reported.get(&*row.name)));
+        let nodes = nodes.map(|row| {
+            let reported = self.reported.get(&*row.name);
+            layer2::node(row, &alive, reported, self.is_to_avoid(row))
+        });
         self.board.set_nodes(nodes.collect());
     }
 
@@ -285,6 +300,7 @@ impl Decider {
             self.evaluate_nodes();
         }
         self.leave_to_others();
+        self.leave_to_hosts();
     }
 
     /// The names of the other members.
@@ -297,6 +313,9 @@ impl Decider {
         let mut metadata =
             Metadata::new(self.session, self.interfaces.as_deref().unwrap_or_default());
         metadata.is_starting = !self.is_current;
+        let advertised = self.config.l2_advertisements().iter();
+        let named = advertised.flat_map(|it| &it.advertisement.interfaces);
+        metadata.named = named.cloned().collect();
         metadata.refused.addresses = self.refused.iter().copied().map(fingerprint).collect();
         for part in &self.unsteady {
             match part {
@@ -305,6 +324,7 @@ impl Decider {
                 Part::Sockets | Part::DataPlane => metadata.is_silent = true,
             }
         }
+        metadata.subnets = self.subnets(&metadata.unsteady);
         metadata
     }
 

@@ -20,6 +20,13 @@ impl Decider {
         }
     }
 
+    /// Leaves the packets of addresses alone that other hosts have.
+    pub(super) fn leave_to_hosts(&mut self) {
+        if let Some(plane) = &mut self.plane {
+            plane.take_refused(self.board.refused());
+        }
+    }
+
     fn take_facts_at(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
         let holders = addresses.into_iter().flat_map(|it| self.board.holders(it));
         let keys: BTreeSet<ServiceKey> = holders.cloned().collect();
@@ -50,7 +57,7 @@ impl Decider {
         let others = self.world.nodes().filter(|row| row.name != self.own);
         let mut able = others.filter(|row| {
             let node = self.board.node(&row.name);
-            node.is_some_and(|it| it.is_alive && !it.inability.concerns(address))
+            node.is_some_and(|it| it.is_alive && !it.inability.is_of_serving(address))
         });
         able.any(|node| {
             self.board.holders(address).any(|key| {
