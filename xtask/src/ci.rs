@@ -52,8 +52,12 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
     check::stages(&mut stages, place).await?;
 
     // Plain `cargo test` on purpose: it is everywhere, it runs the documentation examples, and it
-    // runs one test binary at a time, so that tests under load don't disturb each other.
-    let mut test = cargo(place, &[&["test", "--locked"], &EVERYTHING[..]].concat());
+    // runs one test binary at a time, so that tests under load don't disturb each other. After a
+    // failure it goes on: one run names all that fails.
+    let mut test = cargo(
+        place,
+        &[&["test", "--locked", "--no-fail-fast"], &EVERYTHING[..]].concat(),
+    );
     openstack::around(&mut stages, place, async |stages| {
         stages.run("test", TEST_DEADLINE, &mut test).await
     })

@@ -109,6 +109,13 @@ impl Advertiser {
         }
     }
 
+    /// Takes which addresses can be next hops from now on.
+    pub fn set_next_hops(&mut self, next_hops: NextHops) {
+        if std::mem::replace(&mut self.terms.next_hops, next_hops) != next_hops {
+            self.plan();
+        }
+    }
+
     /// Sends all of a family again (RFC 2918).
     pub fn repeat(&mut self, ipv4: bool) {
         for (_, sent) in self.sent.iter_mut().filter(|(_, it)| it.group.ipv4 == ipv4) {

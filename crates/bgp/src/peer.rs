@@ -191,8 +191,8 @@ impl Password {
         Ok(Self(text.into()))
     }
 
-    /// Reveals it, for the socket option.
-    pub(crate) fn reveal(&self) -> &[u8] {
+    /// Reveals it, to what computes with it.
+    pub fn reveal(&self) -> &[u8] {
         self.0.as_bytes()
     }
 }

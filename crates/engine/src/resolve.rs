@@ -31,7 +31,7 @@ use std::sync::Arc;
 use landfall_model::dialect::{self, PortOptions, Reading, ServiceOptions};
 use landfall_model::listener::{Certificate, ListenerKey};
 use landfall_model::option::OptionId;
-use landfall_model::provider::{ProviderProfile, Support};
+use landfall_model::provider::{ProviderProfile, Support, Target};
 use landfall_model::rows::ServiceRow;
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason, Severity};
 
@@ -47,6 +47,8 @@ struct ResolveContext<'a> {
     world: &'a World,
     profile: &'a ProviderProfile,
     options: &'a ServiceOptions,
+    /// What members are.
+    target: Target,
     /// Certificates that a Secret held when this version was accepted.
     certificates: &'a [Arc<Certificate>],
     /// Whether it was accepted earlier: what can't be had any more is left out of it.
@@ -104,13 +106,14 @@ fn resolve_version(
     }
     let reading = dialect::read(&service.annotations, &service.ports, &profile.vocabulary);
     let mut findings = Findings::new(service, reading.reasons.clone());
-    findings.extend(service.faults.iter().cloned());
-    findings.extend(reading.extension_reasons.iter().cloned());
+    let faults = service.faults.iter().chain(&reading.extension_reasons);
+    findings.extend(faults.cloned());
     let scene = ResolveContext {
         service,
         world,
         profile,
         options: &reading.options,
+        target: target(profile, &reading.options),
         certificates: accepted.unwrap_or_default(),
         previous: accepted.is_some(),
     };
@@ -159,7 +162,8 @@ fn resolve_version(
             hostname,
             left_out: resolver.left_out(),
             order: order(service),
-            health_check_port: health_check_port(service),
+            health_check_port: health_check_port(&scene),
+            target: scene.target,
             nodes,
             has_nodes: nodes::any(&scene),
         }),
@@ -183,19 +187,36 @@ fn order(service: &ServiceRow) -> Vec<ListenerKey> {
 }
 
 /// Where nodes report whether they have an endpoint, if only those may get traffic.
-fn health_check_port(service: &ServiceRow) -> Option<NonZeroU16> {
-    service
-        .health_check_node_port
-        .filter(|_| service.external_local)
+fn health_check_port(scene: &ResolveContext<'_>) -> Option<NonZeroU16> {
+    let service = scene.service;
+    let asks_nodes = service.external_local && !scene.chose_pods();
+    service.health_check_node_port.filter(|_| asks_nodes)
+}
+
+/// Returns what the members of a Service are.
+fn target(profile: &ProviderProfile, options: &ServiceOptions) -> Target {
+    let given = options.target_type.as_ref();
+    let given = given.filter(|_| chooses_target(profile));
+    given.map_or(profile.target, |given| given.value)
+}
+
+/// Whether members of the provider can be pods as well as nodes.
+fn chooses_target(profile: &ProviderProfile) -> bool {
+    matches!((profile.support)(OptionId::TargetType), Support::Supported)
 }
 
 /// Asks the provider about everything that the user asks for.
 fn validate_options(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
     for given in &reading.given {
-        let asks = !matches!(
-            given.value.trim(),
-            "off" | "none" | "false" | "stream" | "-1"
-        );
+        // What the provider does anyway needs no support.
+        let target = reading.options.target_type.as_ref();
+        let as_ever = given.option == OptionId::TargetType
+            && target.is_some_and(|it| it.value == scene.profile.target);
+        let asks = !as_ever
+            && !matches!(
+                given.value.trim(),
+                "off" | "none" | "false" | "stream" | "-1"
+            );
         if asks {
             let reason = validate_support(scene.profile, given.option);
             findings.extend(reason.map(|reason| findings.at(reason, &given.annotation)));
@@ -262,6 +283,11 @@ fn validate_support(profile: &ProviderProfile, option: OptionId) -> Option<Reaso
 }
 
 impl ResolveContext<'_> {
+    /// Whether members are pods where they could be nodes.
+    fn chose_pods(&self) -> bool {
+        self.target == Target::Pod && chooses_target(self.profile)
+    }
+
     /// What was written for a port alone, and what was written for the whole Service.
     fn layers<'s>(&'s self, own: &'s PortOptions) -> layers::Layers<'s> {
         layers::Layers {

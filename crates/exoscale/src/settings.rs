@@ -116,7 +116,7 @@ fn support(option: OptionId) -> Support {
         }
         OptionId::MonitorMaxRetries => "one successful check makes an instance healthy",
         OptionId::MonitorGrpcService => "it checks by TCP, HTTP and HTTPS",
-        OptionId::Endpoints => "members are the instances of one pool",
+        OptionId::Endpoints | OptionId::TargetType => "members are the instances of one pool",
         OptionId::Mode
         | OptionId::TlsSecret
         | OptionId::TlsMinimumVersion

@@ -17,7 +17,7 @@ use landfall_model::rows::{Fact, ServiceRow};
 use landfall_model::view::{AnnouncementView, InstanceView};
 use landfall_proxy::Proxy;
 use landfall_speaker::machine::{Machine, RESOURCES};
-use landfall_speaker::peers::router_id;
+use landfall_speaker::peers::{PeerSpec, router_id};
 use landfall_speaker::routing::Routing;
 use landfall_speaker::sessions::{Known, Parts, Passwords, Sessions};
 use landfall_sys::routes;
@@ -300,7 +300,7 @@ impl Task {
 
 /// Secrets of manifests are certificates.
 fn unknown_passwords(routing: &Routing) -> Passwords {
-    let named = routing.peers.values().filter_map(|it| it.secret.clone());
+    let named = routing.peers.values().flat_map(PeerSpec::secrets).cloned();
     let unknown = |key: ServiceKey| {
         let problem = format!(
             "the Secret {key} is not read: without a cluster the password stands in the BGPPeer \

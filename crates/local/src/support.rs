@@ -6,6 +6,9 @@ use landfall_model::provider::Support;
 /// Returns what the data plane makes of each option.
 pub fn support(option: OptionId) -> Support {
     match option {
+        OptionId::TargetType => Support::Refused {
+            why: "members are endpoints here, and no NodePorts",
+        },
         OptionId::ProtocolSctp => Support::Refused {
             why: "the data plane supports TCP and UDP only",
         },

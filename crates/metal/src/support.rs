@@ -23,6 +23,7 @@ pub(crate) fn by_kube_proxy(option: OptionId) -> Support {
             };
         }
         OptionId::Hostname => "kube-proxy takes the addresses that it serves from the status",
+        OptionId::TargetType => "addresses are announced, and kube-proxy chooses among endpoints",
         OptionId::Endpoints => "kube-proxy forwards to the endpoints of EndpointSlices only",
         OptionId::Mode
         | OptionId::TlsSecret
@@ -82,6 +83,9 @@ pub(crate) fn by_kube_proxy(option: OptionId) -> Support {
 /// Returns what speakers with the data plane of Landfall make of each option.
 pub(crate) fn by_landfall(option: OptionId) -> Support {
     match option {
+        OptionId::TargetType => Support::Refused {
+            why: "members are endpoints here, and no NodePorts",
+        },
         OptionId::ProtocolSctp => Support::Refused {
             why: "the data plane supports TCP and UDP only",
         },

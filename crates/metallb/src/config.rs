@@ -142,7 +142,11 @@ impl Config {
 
     fn take_peers(&mut self, rows: &[Arc<ResourceRow>], last: &Self, findings: &mut Findings) {
         let kind = ResourceKind::BfdProfile;
-        let read = |fields: &mut Fields<'_, '_>, _: &ResourceRow| Some(BfdProfile::read(fields));
+        let read = |fields: &mut Fields<'_, '_>, row: &ResourceRow| {
+            let mut profile = BfdProfile::read(fields);
+            profile.read_key(fields, &row.annotations);
+            Some(profile)
+        };
         self.profiles = Candidates::read(kind, rows, &last.profiles, findings, read).all();
         let kind = ResourceKind::BgpPeer;
         let read = |fields: &mut Fields<'_, '_>, row: &ResourceRow| {

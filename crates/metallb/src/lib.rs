@@ -39,7 +39,7 @@ mod service_l2_status;
 mod time;
 
 pub use admission::{Proposal, Verdict};
-pub use bfd_profile::BfdProfile;
+pub use bfd_profile::{BfdKey, BfdProfile, KEY_SECRET};
 pub use bgp_advertisement::{BgpAdvertisement, CommunityRef};
 pub use bgp_peer::{
     BgpPeer, PASSIVE, Passive, Password, PasswordSource, PeerAddress, RemoteAsn, Timers,

@@ -13,6 +13,7 @@ use crate::id::{ServiceKey, Uid};
 use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
 use crate::rows::{Family, FamilyPolicy};
+use crate::target::Target;
 
 /// The spec for one Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +53,13 @@ pub struct LoadBalancerSpec {
     /// Where nodes say whether they have an endpoint: `healthCheckNodePort` of Services with
     /// `externalTrafficPolicy: Local`.
     pub health_check_port: Option<NonZeroU16>,
-    /// Eligible nodes with the address that members have, for providers whose members are nodes.
+    /// Whether members are pods or nodes.
+    #[serde(default)]
+    pub target: Target,
+    /// Eligible nodes with the address that members have, for providers whose members can be nodes.
     pub nodes: Vec<NodeTarget>,
-    /// Whether there is a node that could be a member but for the node selector and its addresses.
+    /// Whether there is a node that could be a member but for the node selector and its addresses,
+    /// or members are no nodes.
     #[serde(default)]
     pub has_nodes: bool,
 }

@@ -26,6 +26,7 @@ pub mod reason;
 pub mod recorded;
 pub mod rows;
 pub mod status;
+mod target;
 pub mod view;
 pub mod wire;
 

@@ -34,6 +34,7 @@ option_ids! {
     SharingKey: "sharing-key",
     Hostname: "hostname",
     Endpoints: "endpoints",
+    TargetType: "target-type",
     Algorithm: "algorithm",
     Mode: "mode",
     TlsSecret: "tls-secret",

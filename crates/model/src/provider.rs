@@ -10,7 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::dialect::{NodeSelector, PortOptions, Vocabulary};
 use crate::happening::Happening;
@@ -23,6 +23,7 @@ use crate::reach::MemberRules;
 use crate::reason::{Code, Reason};
 use crate::rows::{PoolRow, ResourceKind, ResourceProblem, ResourceRow};
 use crate::status::{HELD_ADDRESSES, IngressAddress};
+pub use crate::target::Target;
 use crate::view::{ListenerView, PoolView};
 
 /// Something that makes load balancers.
@@ -238,7 +239,7 @@ pub enum Retry {
 pub struct ProviderProfile {
     /// The provider's kind, for messages: `local`.
     pub provider: &'static str,
-    /// Whether members are pods or NodePorts.
+    /// Whether members are pods or NodePorts, where a Service says nothing of it or may not choose.
     pub target: Target,
     /// The annotations that it reads.
     pub vocabulary: Vocabulary,
@@ -301,17 +302,6 @@ pub enum Support {
         /// Why.
         why: &'static str,
     },
-}
-
-/// Where members point.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Target {
-    /// Pod addresses and target ports.
-    #[default]
-    Pod,
-    /// Node addresses and NodePorts.
-    Node,
 }
 
 // === impl ProviderProfile ===

@@ -45,7 +45,12 @@ impl OpenStack {
                 }
                 self.create_balancer(service, body, holds).await
             }
-            _ if step.locks().is_some() => self.change(step).await,
+            _ if step.locks().is_some() => {
+                if let Some(after) = self.memory().pace.wait(step, Instant::now()) {
+                    return Ok(Applied::Later { after });
+                }
+                self.change(step).await
+            }
             Step::CreateCertificate { .. } | Step::DeleteCertificate { .. } => {
                 self.write_certificate(step).await
             }
@@ -176,6 +181,7 @@ impl OpenStack {
         let error = match written {
             Ok(()) => {
                 memory.changed(&id, now);
+                memory.pace.note(step, now);
                 memory.note_source_ip(step, true);
                 if let Some(key) = refusal::key(step) {
                     memory.attempts.accept(&key);

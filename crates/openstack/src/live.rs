@@ -154,7 +154,7 @@ fn in_expected(mut view: ListenerView, expected: &ExpectedGraph) -> Option<Liste
     view.algorithm = algorithm(listed.pool.algorithm.as_str()).unwrap_or(view.algorithm);
     let members = listed.pool.members.iter();
     view.members = members
-        .map(|(address, it)| member(*address, it.port, &it.name, checked))
+        .map(|((address, _), it)| member(*address, it.port, &it.name, checked))
         .collect();
     Some(view)
 }
@@ -197,12 +197,16 @@ fn problem(balancer: &LoadBalancer) -> Option<Reason> {
     })
 }
 
-fn member(address: IpAddr, port: u16, node: &str, checked: bool) -> MemberView {
+fn member(address: IpAddr, port: u16, name: &str, checked: bool) -> MemberView {
     let detail = if checked { "checked by Octavia" } else { "" };
+    let (name, node) = match name.split_once('/') {
+        Some((_, pod)) => (Some(pod), None),
+        None => (None, Some(name).filter(|node| !node.is_empty())),
+    };
     MemberView {
         address: SocketAddr::new(address, port),
-        name: None,
-        node: Some(node.to_owned()).filter(|node| !node.is_empty()),
+        name: name.map(str::to_owned),
+        node: node.map(str::to_owned),
         weight: 1,
         backup: false,
         health: Health::Unknown,

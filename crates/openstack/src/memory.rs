@@ -7,6 +7,7 @@
 
 mod attempts;
 pub(crate) mod lists;
+mod pace;
 mod phase;
 mod timing;
 
@@ -28,6 +29,7 @@ use crate::settings::OVN;
 use crate::step::Step;
 use crate::target::WantedListener;
 use attempts::AttemptLog;
+use pace::Pace;
 use phase::Phase;
 use timing::ChangeTiming;
 
@@ -84,6 +86,7 @@ pub(crate) struct Memory {
     pub(crate) audited: HashMap<&'static str, u64>,
     pub(crate) attempts: AttemptLog,
     pub(crate) timing: ChangeTiming,
+    pub(crate) pace: Pace,
     pub(crate) caches: Caches,
 }
 

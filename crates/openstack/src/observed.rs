@@ -195,8 +195,10 @@ pub(crate) struct GroupView {
     pub(crate) publishes_first: bool,
     /// What opens the Service's NodePorts to clients that it does not let in.
     pub(crate) exposed: Option<Reason>,
-    /// Whether groups are managed at all.
+    /// Whether the Service has rules in groups at all.
     pub(crate) managed: bool,
+    /// Nothing of it changes: pods are to be members, and nodes still are.
+    pub(crate) frozen: bool,
 }
 
 /// A group that the nodes of the cluster shared under another name of the cluster.

@@ -206,7 +206,7 @@ impl LoadBalancerRequest {
             default_pool: Some(PoolRequest {
                 members: (extent == Extent::Everything).then(|| {
                     let all = it.pool.members.iter();
-                    all.map(|(address, it)| MemberRequest::new(*address, it, None))
+                    all.map(|((address, _), it)| MemberRequest::new(*address, it, None))
                         .collect()
                 }),
                 healthmonitor: it.pool.monitor.as_ref().map(MonitorRequest::new),

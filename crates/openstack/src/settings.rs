@@ -11,7 +11,7 @@ use landfall_model::limits::Limits;
 use landfall_model::listener::Algorithm;
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
-use landfall_model::reach::MemberRules;
+use landfall_model::reach::{MemberRules, Setting};
 use landfall_model::status::RECORD;
 
 /// What the operator has configured for one instance.
@@ -31,6 +31,12 @@ pub struct Settings {
     pub groups: Groups,
     /// Whether Services that prefer two families get an address of the second one.
     pub prefer_dual_stack: bool,
+    /// What members of Services are that do not say.
+    pub target: Target,
+    /// Which pods may be members.
+    pub members: MemberRules,
+    /// The most pods that are members of one Service, those of all its ports together.
+    pub members_per_service: usize,
 }
 
 /// How security groups are laid out.
@@ -60,6 +66,19 @@ impl Settings {
             strict_source_ranges: true,
             groups: Groups::default(),
             prefer_dual_stack: true,
+            target: Target::Node,
+            members: MemberRules::default(),
+            members_per_service: Limits::default().members_per_service,
+        }
+    }
+
+    /// The same with rules for pods as members, and with limits.
+    #[must_use]
+    pub fn within(self, members: MemberRules, limits: Limits) -> Self {
+        Self {
+            members,
+            members_per_service: limits.members_per_service,
+            ..self
         }
     }
 
@@ -67,7 +86,7 @@ impl Settings {
     pub fn profile(&self) -> ProviderProfile {
         ProviderProfile {
             provider: "openstack",
-            target: Target::Node,
+            target: self.target,
             vocabulary: Vocabulary {
                 dialects: &[
                     DialectId::Landfall,
@@ -91,9 +110,15 @@ impl Settings {
             support,
             defaults: self.defaults(),
             node_selector: Some(self.conf.node_selector.clone()),
-            // Members are nodes, which the operator chooses.
-            members: MemberRules::default(),
-            limits: Limits::NONE,
+            // Loopback is the load balancer's own, whatever the setting.
+            members: MemberRules {
+                setting: Setting::Cluster,
+                ..self.members.clone()
+            },
+            limits: Limits {
+                members_per_service: self.members_per_service,
+                ..Limits::NONE
+            },
         }
     }
 
@@ -136,7 +161,7 @@ fn support(option: OptionId) -> Support {
     let why = match option {
         OptionId::Drain => "Octavia closes connections of removed members",
         OptionId::AcceptProxyProtocolFrom => "Octavia's listeners accept no PROXY headers",
-        OptionId::Endpoints => "members are the nodes of the cluster",
+        OptionId::Endpoints => "members are the nodes or pods of the cluster",
         OptionId::MemberProtocol => "Octavia speaks HTTP/1.1 to members",
         OptionId::TlsStrictNames => {
             "Octavia gives clients without a known name the first certificate"
@@ -190,6 +215,7 @@ fn support(option: OptionId) -> Support {
         | OptionId::MonitorMaxRetries
         | OptionId::MonitorMaxRetriesDown
         | OptionId::MonitorPort
+        | OptionId::TargetType
         | OptionId::MemberWeights
         | OptionId::BackupMembers
         | OptionId::ExternalIps
@@ -226,7 +252,7 @@ mod tests {
     use super::*;
 
     /// What Octavia is asked for when a Service says so.
-    const HONOURED: [&str; 25] = [
+    const HONOURED: [&str; 26] = [
         "addresses",
         "algorithm",
         "backup-members",
@@ -246,6 +272,7 @@ mod tests {
         "monitor-timeout",
         "proxy-protocol",
         "source-ranges",
+        "target-type",
         "timeout-client-data",
         "timeout-member-connect",
         "timeout-member-data",

@@ -129,6 +129,9 @@ pub enum Step {
         /// The members afterwards.
         #[serde(skip)]
         leaves: Vec<Member>,
+        /// Whether it waits for a while after the last one.
+        #[serde(skip)]
+        paced: bool,
     },
     /// Add one member to a pool.
     AddMember {

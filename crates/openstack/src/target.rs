@@ -2,9 +2,11 @@
 //! load balancer's provider can do.
 
 mod build;
+mod by_address;
 pub(crate) mod choice;
 mod fixed;
 mod monitor;
+pub(crate) mod pods;
 mod ranges;
 pub(crate) mod secondary;
 mod support;
@@ -22,12 +24,14 @@ use sha2::{Digest, Sha256};
 
 use crate::certificates::CertificateView;
 use crate::features::Features;
+use crate::graph::MemberKey;
 use crate::names::Names;
 use crate::objects::{
     Id, ListenerProtocol, LoadBalancer, MonitorType, PoolAlgorithm, PoolProtocol,
 };
 use crate::settings::{OVN, Settings};
 use choice::Choice;
+use pods::weight as weight_of_pod;
 use ranges::ALL;
 
 pub(crate) use build::{Basis, build};
@@ -108,8 +112,12 @@ pub struct WantedPool {
     pub sticky: bool,
     /// Further tags.
     pub tags: Vec<String>,
+    /// Whether its members are pods.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub pods: bool,
     /// Its members, by address and port.
-    pub members: BTreeMap<IpAddr, WantedMember>,
+    #[serde(with = "by_address")]
+    pub members: BTreeMap<MemberKey, WantedMember>,
     /// Its monitor.
     pub monitor: Option<WantedMonitor>,
 }
@@ -117,9 +125,9 @@ pub struct WantedPool {
 /// A member, as it shall be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WantedMember {
-    /// Its name: the node's.
+    /// Its name: the node's, or namespace and name of the pod.
     pub name: String,
-    /// The NodePort.
+    /// The NodePort, or the pod's port.
     pub port: u16,
     /// The subnet over which it is reached; `None`: whichever.
     pub subnet: Option<Id>,
@@ -354,17 +362,22 @@ impl ListenerBuilder<'_> {
             (true, _) => self.spec.health_check_port,
             (false, port) => port,
         };
-        let (said, ovn) = (listener.said, self.features.ovn);
+        let (said, ovn, pods) = (listener.said, self.features.ovn, self.has_pods());
         let members = pool.members.iter().map(|member| {
+            let weight = if pods {
+                weight_of_pod(member, &pool.members)
+            } else {
+                member.weight
+            };
             let wanted = WantedMember {
-                name: member.name.as_deref().unwrap_or_default().to_owned(),
+                name: self.member_name(member),
                 port: member.address.port(),
                 subnet: self.member_subnet.cloned(),
                 monitor_port: monitor_port.map(std::num::NonZeroU16::get),
-                weight: (said.weights && !ovn).then_some(member.weight),
+                weight: ((said.weights || pods) && !ovn).then_some(weight),
                 backup: (said.backups && !ovn).then_some(member.backup),
             };
-            (member.address.ip(), wanted)
+            ((member.address.ip(), member.address.port()), wanted)
         });
         let tags = self.intent.extensions.openstack.pool_tags.as_ref();
         WantedPool {
@@ -376,6 +389,7 @@ impl ListenerBuilder<'_> {
                 .filter(|_| self.features.tags())
                 .map(|given| given.value.clone())
                 .unwrap_or_default(),
+            pods,
             members: members.collect(),
             monitor,
         }

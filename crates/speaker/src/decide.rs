@@ -1,6 +1,7 @@
 //! What this node announces, and what it says about it: everything that is known comes in here.
 //! No I/O, no clock.
 
+mod hosts;
 mod serving;
 mod strict;
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use landfall_engine::follow::Follower;
 use landfall_l2::driver::{View as Announced, Wanted};
 use landfall_l2::election::{NotAnnounced, Rules, Subnet, fingerprint};
-use landfall_l2::fsm::{Announcement, Scope, Start, State, Status};
+use landfall_l2::fsm::{Announcement, Scope, Start, State};
 use landfall_l2::interfaces::Interface;
 use landfall_membership::driver::View as Members;
 use landfall_metallb::Config;
@@ -67,6 +68,8 @@ pub struct Decider {
     /// The addresses that this node is elected for and another host has.
     refused: BTreeSet<IpAddr>,
     reported: BTreeMap<String, Metadata>,
+    /// The nodes of the cluster.
+    nodes: Arc<BTreeSet<Arc<str>>>,
     /// This node announces what it is elected for.
     is_current: bool,
     /// What nodes serve themselves; `None`: kube-proxy serves everything.
@@ -95,6 +98,7 @@ impl Decider {
             left: BTreeSet::new(),
             refused: BTreeSet::new(),
             reported: BTreeMap::new(),
+            nodes: Arc::default(),
             is_current: false,
             plane: None,
             assumes_all_alive: false,
@@ -139,10 +143,15 @@ impl Decider {
         let own = &self.own;
         let is_own = |fact: &Fact| matches!(fact, Fact::Node(row) if row.name == *own);
         let is_own_node = facts.iter().any(is_own);
-        let has_node = facts.iter().any(|fact| matches!(fact, Fact::Node(_)));
+        let is_of_node = |fact: &Fact| matches!(fact, Fact::Node(_) | Fact::NodeGone(_));
+        let is_of_nodes = facts.iter().any(is_of_node);
         let changes = self.world.apply_all(facts);
         if !self.world.synced() {
             return;
+        }
+        if is_of_nodes || !was_synced {
+            let names = self.world.nodes().map(|row| Arc::clone(&row.name));
+            self.nodes = Arc::new(names.collect());
         }
         if changes.pools || changes.resources || !was_synced {
             self.take_resources();
@@ -156,7 +165,7 @@ impl Decider {
             if is_own_node {
                 self.router.take_leaving(&self.world);
             }
-            if has_node && self.is_strict {
+            if is_of_nodes && self.is_strict {
                 self.evaluate_nodes();
             }
             self.router.settle();
@@ -308,6 +317,19 @@ impl Decider {
         self.members.peers.keys()
     }
 
+    /// The nodes of the cluster.
+    pub const fn nodes(&self) -> &Arc<BTreeSet<Arc<str>>> {
+        &self.nodes
+    }
+
+    /// Returns whether this is the first of the nodes that run a speaker, as far as that is known.
+    pub fn is_first(&self) -> bool {
+        let runs = |name: &Arc<str>| self.members.peers.contains_key(name);
+        let is_before = |name: &&Arc<str>| **name < self.own;
+        let mut before = self.nodes.iter().take_while(is_before);
+        !before.any(|name| self.assumes_all_alive || runs(name))
+    }
+
     /// What this node reports to the others.
     pub fn metadata(&self) -> Metadata {
         let mut metadata =
@@ -331,25 +353,6 @@ impl Decider {
     /// Returns whether everything is known that was there at the start.
     pub fn is_synced(&self) -> bool {
         self.world.synced()
-    }
-
-    /// Takes what becomes of the addresses that this node is elected for.
-    pub fn take_announced(&mut self, announced: &BTreeMap<IpAddr, Status>) {
-        let mut refused = BTreeSet::new();
-        for (address, status) in announced {
-            match status.state {
-                State::Announcing => self.board.set_announced(*address),
-                // It is asked again, and a conflict of a time before was over then.
-                State::Conflicted | State::Probing if status.conflict.is_some() => {
-                    refused.insert(*address);
-                }
-                State::Conflicted | State::Probing | State::Waiting => {}
-            }
-        }
-        if refused != self.refused {
-            self.refused = refused;
-            self.take_reported();
-        }
     }
 
     /// Returns whether time decides if other nodes announce what they are elected for.

@@ -118,6 +118,7 @@ impl Machine {
             union: all.unite(&before.union),
             peers,
             is_leaving: false,
+            is_unready: false,
             problems: problems.chain(findings.reasons()).collect(),
         }
     }

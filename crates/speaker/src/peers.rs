@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU8;
 use std::time::Duration;
 
+use landfall_bfd::packet::authentication::Method;
 use landfall_bfd::session::{Role, Settings};
 use landfall_bfd::table::{Hops as BfdHops, Path};
 use landfall_bgp::peer::{Families, Hops, Mode, Password, Peer, PeerAddress, RemoteAsn, Timers};
@@ -12,8 +13,9 @@ use landfall_metallb as metallb;
 use landfall_metallb::{BfdProfile, BgpPeer, PasswordSource};
 use landfall_model::ServiceKey;
 
-/// For how long a router keeps routes of a speaker that restarts: the default of FRR.
-const RESTART: Duration = Duration::from_secs(120);
+/// For how long a router keeps routes of a speaker that restarts: enough to fetch an image. Where
+/// the whole node went away without notice, all that goes to it is lost for so long.
+const RESTART: Duration = Duration::from_mins(1);
 
 /// A router of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +26,21 @@ pub struct PeerSpec {
     pub secret: Option<ServiceKey>,
     /// What is wrong with the password in the object.
     pub password_problem: Option<String>,
-    /// How the loss of the router is noticed.
+    /// How the loss of the router is noticed; the key is in its Secret.
     pub bfd: Option<(Path, Settings)>,
+    /// The key of BFD.
+    pub bfd_key: Option<BfdKeySpec>,
+}
+
+/// A key of BFD that a Secret holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BfdKeySpec {
+    /// The Secret.
+    pub secret: ServiceKey,
+    /// The number that both sides have for the key.
+    pub id: u8,
+    /// How it is used.
+    pub method: Method,
 }
 
 /// Returns a router as this node, with this router ID, meets it. `namespace`: of the object.
@@ -96,6 +111,17 @@ pub fn desired(
         secret,
         password_problem,
         bfd: profile.map(|profile| bfd(peer, profile)),
+        bfd_key: profile
+            .and_then(|it| it.key.as_ref())
+            .map(|key| BfdKeySpec {
+                secret: ServiceKey::new(namespace, &key.secret),
+                id: key.id,
+                method: if key.is_meticulous {
+                    Method::MeticulousKeyedSha1
+                } else {
+                    Method::KeyedSha1
+                },
+            }),
     }
 }
 
@@ -173,6 +199,16 @@ fn crc32(bytes: &[u8]) -> u32 {
         })
     });
     !all
+}
+
+// === impl PeerSpec ===
+
+impl PeerSpec {
+    /// Returns the Secrets that are needed for the session and for BFD.
+    pub fn secrets(&self) -> impl Iterator<Item = &ServiceKey> {
+        let of_bfd = self.bfd_key.as_ref().map(|key| &key.secret);
+        self.secret.iter().chain(of_bfd)
+    }
 }
 
 #[cfg(test)]

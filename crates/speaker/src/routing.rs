@@ -24,8 +24,21 @@ pub struct Routing {
     pub union: Union,
     /// This node is about to go, or is cordoned: routers are asked to prefer others.
     pub is_leaving: bool,
+    /// The kubelet of this node says that it is not ready, as it does when the machine shuts down:
+    /// it may start no new speaker.
+    pub is_unready: bool,
     /// Why there is no session with others that are for this node.
     pub problems: Vec<Reason>,
+}
+
+// === impl Routing ===
+
+impl Routing {
+    /// Returns whether a speaker that stops now is likely to be back within the time for which
+    /// routers keep its routes.
+    pub const fn is_to_return(&self) -> bool {
+        !self.is_leaving && !self.is_unready
+    }
 }
 
 /// Keeps it.
@@ -71,8 +84,11 @@ impl Router {
     pub fn take_leaving(&mut self, world: &World) {
         let row = world.nodes().find(|row| row.name == self.own);
         let is_leaving = row.is_some_and(|row| self.is_leaving(row));
-        if self.routing.is_leaving != is_leaving {
-            Arc::make_mut(&mut self.routing).is_leaving = is_leaving;
+        let is_unready = row.is_some_and(|row| !row.ready);
+        if (self.routing.is_leaving, self.routing.is_unready) != (is_leaving, is_unready) {
+            let routing = Arc::make_mut(&mut self.routing);
+            routing.is_leaving = is_leaving;
+            routing.is_unready = is_unready;
         }
     }
 
@@ -103,6 +119,7 @@ impl Router {
             }
             routing.problems = findings.reasons();
             routing.is_leaving = is_leaving;
+            routing.is_unready = !row.ready;
         }
         self.offers = Offers::new(config, routing.peers.keys());
     }

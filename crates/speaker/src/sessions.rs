@@ -1,11 +1,12 @@
 //! The sessions with routers: carries out what is to be announced, and reports what became of it.
 
+mod settling;
 mod shown;
 mod wanted;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_bfd::driver::{Config as BfdConfig, Monitor, Snapshot};
 use landfall_bfd::table::{Event as BfdEvent, Path, Wanted as BfdWanted};
@@ -52,6 +53,8 @@ pub struct Shown {
     pub problems: BTreeMap<Arc<str>, Reason>,
     /// How the loss of routers is noticed.
     pub bfd: BTreeMap<Arc<str>, Path>,
+    /// Since when it is known what to announce; `None`: it is not yet.
+    pub begun: Option<Instant>,
 }
 
 /// The sessions of a node.
@@ -65,6 +68,7 @@ pub struct Sessions {
     stopping: watch::Sender<bool>,
     stop: CancellationToken,
     tracker: TaskTracker,
+    started: Instant,
 }
 
 /// The task.
@@ -77,8 +81,8 @@ struct Task<R> {
     events: Option<mpsc::Receiver<BfdEvent>>,
     stopping: watch::Receiver<bool>,
     routing: Arc<Routing>,
-    /// The first routing was taken.
-    is_begun: bool,
+    /// When the first routing was taken.
+    begun: Option<Instant>,
     watched: BTreeMap<Arc<str>, Path>,
     bfd: BfdWanted,
     unusable: BTreeMap<Arc<str>, Reason>,
@@ -117,7 +121,7 @@ impl Sessions {
             events: None,
             stopping: is_stopping,
             routing: Arc::default(),
-            is_begun: false,
+            begun: None,
             watched: BTreeMap::new(),
             bfd: BfdWanted::new(),
             unusable: BTreeMap::new(),
@@ -132,7 +136,15 @@ impl Sessions {
             stopping,
             stop,
             tracker,
+            started: Instant::now(),
         }
+    }
+
+    /// Returns the routers that a speaker which just started is still to meet, before the next one
+    /// may be replaced.
+    pub fn unmet(&self, now: Instant) -> Vec<Arc<str>> {
+        let (shown, statuses) = (self.shown.borrow().clone(), self.statuses.borrow().clone());
+        settling::unmet(&shown, &statuses, self.started, now)
     }
 
     /// Returns what is known of BFD; `None`: no router is watched so.
@@ -171,8 +183,8 @@ impl Sessions {
         statuses.iter().any(|(name, status)| {
             let keeps = shown.routing.peers.get(configured(name));
             let keeps = keeps.is_some_and(|it| it.peer.graceful_restart.is_some());
-            let is_leaving = shown.routing.is_leaving;
-            status.state == State::Established && status.prefixes_sent > 0 && (is_leaving || !keeps)
+            let keeps = keeps && shown.routing.is_to_return();
+            status.state == State::Established && status.prefixes_sent > 0 && !keeps
         })
     }
 }
@@ -222,17 +234,25 @@ impl<R: OwnReport> Task<R> {
         let wanted::Made { peers, unusable } =
             wanted::neighbors(&self.routing, &passwords, is_stopping);
         self.unusable = unusable;
+        for (name, desired) in &self.routing.peers {
+            let key = desired.bfd_key.as_ref();
+            let key = key.map(|spec| wanted::bfd_key(name, spec, &passwords));
+            if let Some(Err(problem)) = key {
+                self.unusable.entry(Arc::clone(name)).or_insert(*problem);
+            }
+        }
         if self.parts.listen.is_none() {
             self.unusable.extend(wanted::unheard(&self.routing));
         }
-        let drained = self.routing.is_leaving;
+        let drained = wanted::is_drained(&self.routing, is_stopping);
         self.bgp.update(|wanted| {
             wanted.peers = peers;
             wanted.drained = drained;
         });
-        if std::mem::replace(&mut self.is_begun, true) {
+        if self.begun.is_some() {
             self.announce_new(&before).await;
         }
+        self.begun.get_or_insert_with(Instant::now);
     }
 
     /// Says of Services that this node announces them from now on.
@@ -273,24 +293,8 @@ impl<R: OwnReport> Task<R> {
     /// Lets BFD watch the routers that are to be watched.
     fn watch_paths(&mut self) {
         let statuses = self.statuses.borrow_and_update().clone();
-        let mut wanted = BfdWanted::new();
-        let mut watched = BTreeMap::new();
-        for (name, desired) in &self.routing.peers {
-            let Some((path, settings)) = &desired.bfd else {
-                continue;
-            };
-            let mut path = path.clone();
-            if path.peer.is_unspecified() {
-                // The address at the other end of an interface is known once the session is up.
-                let agreed = statuses.get(name).and_then(|it| it.agreed.as_ref());
-                let Some(remote) = agreed.map(|it| it.remote.ip()) else {
-                    continue;
-                };
-                path.peer = remote;
-            }
-            wanted.insert(path.clone(), settings.clone());
-            watched.insert(Arc::clone(name), path);
-        }
+        let passwords = Arc::clone(&self.parts.passwords.borrow());
+        let (wanted, watched) = wanted::paths(&self.routing, &statuses, &passwords);
         self.watched = watched;
         if wanted == self.bfd || *self.stopping.borrow() {
             return;
@@ -356,6 +360,7 @@ impl<R: OwnReport> Task<R> {
             routing: Arc::clone(&self.routing),
             problems: self.problems.clone(),
             bfd: self.watched.clone(),
+            begun: self.begun,
         };
         self.shown.send_if_modified(|seen| {
             let is_new = **seen != shown;

@@ -24,6 +24,9 @@ const GATHER: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
+/// The label with the node.
+pub(crate) const NODE: &str = "metallb.io/node";
+
 /// What this node is to say: nothing yet, or where it announces each Service.
 pub type Desired = Option<Arc<BTreeMap<ServiceKey, Announces>>>;
 
@@ -151,7 +154,7 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
     }
 
     async fn read(&self) -> Result<BTreeMap<String, S>, ReportError> {
-        let selector = format!("metallb.io/node={}", self.node);
+        let selector = format!("{NODE}={}", self.node);
         let kind = self.kind();
         let found = self.reporter.list_own::<Value>(&kind, &selector);
         let found = found.await?.into_iter();
@@ -164,26 +167,12 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
         Ok(read.collect())
     }
 
-    /// The same for the same node and Service, so that a restart finds what is there.
     fn name(&self, key: &ServiceKey) -> String {
-        let mut hash = Sha256::new();
-        hash.update(format!("{}#{key}", self.node));
-        let mut name = S::PREFIX.to_owned();
-        for byte in hash.finalize().iter().take(8) {
-            // Writing into a string cannot fail.
-            let _ = write!(name, "{byte:02x}");
-        }
-        name
+        name_of(S::PREFIX, &self.node, &key.to_string())
     }
 
     fn kind(&self) -> OwnKind {
-        OwnKind {
-            api_version: "metallb.io/v1beta1",
-            kind: S::KIND,
-            plural: S::PLURAL,
-            whole: Some("metallb.io/v1alpha1"),
-            namespace: Some(self.namespace.clone()),
-        }
+        kind::<S>(&self.namespace)
     }
 
     fn object(&self, name: &str, status: Option<&S>) -> OwnObject {
@@ -207,6 +196,30 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
             service.namespace(),
             self.node
         )
+    }
+}
+
+/// Returns the name of the object that says something of `what` on a node: the same each time, so
+/// that a restart finds what is there.
+pub(crate) fn name_of(prefix: &str, node: &str, what: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(format!("{node}#{what}"));
+    let mut name = prefix.to_owned();
+    for byte in hash.finalize().iter().take(8) {
+        // Writing into a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+/// Returns a kind of status objects, in the namespace of the resources.
+pub(crate) fn kind<S: Said>(namespace: &str) -> OwnKind {
+    OwnKind {
+        api_version: "metallb.io/v1beta1",
+        kind: S::KIND,
+        plural: S::PLURAL,
+        whole: Some("metallb.io/v1alpha1"),
+        namespace: Some(namespace.to_owned()),
     }
 }
 

@@ -69,6 +69,10 @@ pub struct SpeakerView {
     pub is_ready: bool,
     /// The other members.
     pub members: BTreeSet<Arc<str>>,
+    /// The nodes of the cluster.
+    pub nodes: Arc<BTreeSet<Arc<str>>>,
+    /// This node is the first of those that run a speaker.
+    pub is_first: bool,
     /// The addresses that this node announces, with the Services that hold them.
     pub announces: BTreeMap<IpAddr, Vec<ServiceKey>>,
     /// Addresses that this node is to announce and cannot, and why.
@@ -455,6 +459,8 @@ impl<R: OwnReport> Speaker<R> {
         let view = SpeakerView {
             is_ready: self.is_ready,
             members: self.decider.members().cloned().collect(),
+            nodes: Arc::clone(self.decider.nodes()),
+            is_first: self.decider.is_first(),
             announces: announced.map(|it| (*it, services(it))).collect(),
             failing: self.failing.clone(),
         };

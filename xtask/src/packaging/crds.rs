@@ -16,9 +16,9 @@ pub const CHART_CRDS: &str = "charts/landfall/crds/crds.yaml";
 const SOURCE: &str = include_str!("crds.yaml");
 
 const SAYS: &str = "\
-# The custom resources of MetalLB's API group, for instances on bare metal. Where MetalLB is
-# installed, its own definitions do; these take their place, and no object loses a field. Written by
-# `cargo xtask generate` from xtask/src/packaging/crds.yaml.
+# The custom resources of MetalLB's API group, for instances on bare metal, and the session states
+# of speakers. Where MetalLB is installed, its own definitions do; these take their place, and no
+# object loses a field. Written by `cargo xtask generate` from xtask/src/packaging/crds.yaml.
 #
 # What one object alone shows to be wrong is refused by the API server. What depends on other
 # objects, and ranges that end before they begin, the controller finds and reports on the object.
@@ -37,6 +37,8 @@ struct Definition {
     kind: String,
     /// What the table of kinds does not say.
     plural: Option<String>,
+    /// Of a kind that is not MetalLB's: it has only the version `whole`.
+    group: Option<String>,
     columns: Vec<Vec<String>>,
     /// Columns of `kubectl get -o wide`.
     #[serde(default)]
@@ -84,7 +86,11 @@ impl Definition {
             .find(|row| row.group == GROUP && row.name == self.kind);
         let plural = self.plural.as_deref().or(row.map(|row| row.resource));
         let plural = plural.with_context(|| format!("{} has no plural", self.kind))?;
-        let mut versions = vec![self.version(row.map_or("v1beta1", |row| row.version), &self.spec)];
+        let group = self.group.as_deref().unwrap_or(GROUP);
+        let mut versions = Vec::new();
+        if group == GROUP {
+            versions.push(self.version(row.map_or("v1beta1", |row| row.version), &self.spec));
+        }
         if let Some(older) = &self.older {
             let name = row
                 .and_then(|row| row.older)
@@ -97,7 +103,7 @@ impl Definition {
         }
         if let Some(name) = &self.whole {
             let mut version = self.version(name, &self.spec);
-            version["storage"] = json!(false);
+            version["storage"] = json!(versions.is_empty());
             if let Some(fields) = version.as_object_mut() {
                 fields.remove("subresources");
             }
@@ -107,11 +113,11 @@ impl Definition {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {
-                "name": format!("{plural}.{GROUP}"),
+                "name": format!("{plural}.{group}"),
                 "labels": {"app.kubernetes.io/name": "landfall"},
             },
             "spec": {
-                "group": GROUP,
+                "group": group,
                 "scope": "Namespaced",
                 "names": {
                     "kind": self.kind,

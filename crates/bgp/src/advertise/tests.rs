@@ -293,6 +293,50 @@ fn prefixes_of_ipv4_over_ipv6_have_a_next_hop_of_ipv6_if_the_router_takes_it() {
     assert_eq!(learned(terms), None);
 }
 
+#[test]
+fn routes_follow_a_next_hop_that_comes_changes_and_goes() {
+    let mut terms = terms();
+    let address = |text: &str| Some(text.parse().unwrap());
+    let with = |ipv6| NextHops {
+        ipv6,
+        ..terms.next_hops
+    };
+    let (none, one, two) = (
+        with(None),
+        with(address("2001:db8::1")),
+        with(address("2001:db8::2")),
+    );
+    terms.next_hops = none;
+    let mut router = Router::default();
+    let mut advertiser =
+        Advertiser::new(terms, routes(&["10.1.0.1/32", "2001:db8:1::1/128"]), false);
+    let mut learned = |advertiser: &mut Advertiser| {
+        let before = router.messages;
+        router.take_all(advertiser);
+        let messages = router.messages - before;
+        let hops = router.table.values().map(|it| it.next_hop.to_string());
+        (messages, hops.collect::<Vec<_>>())
+    };
+    // One message for the prefix, and a marker for each family.
+    assert_eq!(learned(&mut advertiser), (3, vec!["10.0.0.1".to_owned()]));
+    advertiser.set_next_hops(one);
+    assert_eq!(advertiser.unsent(), None);
+    assert_eq!(learned(&mut advertiser).1, ["10.0.0.1", "2001:db8::1"]);
+    advertiser.set_next_hops(two);
+    assert_eq!(
+        learned(&mut advertiser),
+        (1, vec!["10.0.0.1".to_owned(), "2001:db8::2".to_owned()])
+    );
+    advertiser.set_next_hops(two);
+    assert!(!advertiser.is_pending());
+    advertiser.set_next_hops(none);
+    assert_eq!(learned(&mut advertiser), (1, vec!["10.0.0.1".to_owned()]));
+    assert_eq!(
+        advertiser.unsent().map(|it| it.why),
+        Some(Obstacle::NextHop)
+    );
+}
+
 fn any_attributes() -> impl Strategy<Value = Arc<Attributes>> {
     let next_hop = prop_oneof![
         3 => Just(None),
@@ -334,8 +378,9 @@ fn any_prefix() -> impl Strategy<Value = IpNet> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is desired one after the other, and however little of it could be sent between,
-    /// the router knows in the end what is desired last, and nothing else.
+    /// Whatever is desired one after the other, whichever next hops come and go, and however little
+    /// of it could be sent between, the router knows in the end what is desired last, and nothing
+    /// else.
     #[test]
     fn a_router_knows_in_the_end_what_is_desired_last(
         pool in proptest::collection::vec(any_attributes(), 1..4),
@@ -345,6 +390,7 @@ proptest! {
                 any::<bool>(),
                 0..6_usize,
                 any::<bool>(),
+                proptest::option::of(0..3_u16),
             ),
             1..12,
         ),
@@ -357,7 +403,9 @@ proptest! {
         let mut advertiser = Advertiser::new(terms, Arc::default(), false);
         let mut router = Router::default();
         let mut last = (Arc::default(), false);
-        for (wanted, drained, sent, again) in changes {
+        for (wanted, drained, sent, again, address) in changes {
+            terms.next_hops.ipv6 = address.map(|it| [0x2001, 0xdb8, 0, 0, 0, 0, 0, it].into());
+            advertiser.set_next_hops(terms.next_hops);
             let routes = wanted.iter().map(|(prefix, it)| (*prefix, Arc::clone(it.get(&pool))));
             last = (Arc::new(routes.collect::<Routes>()), drained);
             advertiser.set(Arc::clone(&last.0), drained);

@@ -8,7 +8,7 @@ use crate::advertise::NextHops;
 use crate::peer::{Hops, Peer};
 
 /// Returns the next hops for a connection: its own address, and of the other family the first
-/// address of the interface that has it.
+/// address that lasts of the interface that has it.
 pub(super) fn next_hops(peer: &Peer, local: SocketAddr, all: &[InterfaceAddress]) -> NextHops {
     let own = local.ip().to_canonical();
     let scope = match local {
@@ -18,7 +18,8 @@ pub(super) fn next_hops(peer: &Peer, local: SocketAddr, all: &[InterfaceAddress]
     let has_it = |it: &&InterfaceAddress| it.address == own && (scope == 0 || it.index == scope);
     let index = all.iter().find(has_it).map(|it| it.index);
     let mut found = NextHops::default();
-    for it in all.iter().filter(|it| Some(it.index) == index) {
+    let usable = |it: &&InterfaceAddress| Some(it.index) == index && it.is_lasting;
+    for it in all.iter().filter(usable) {
         match it.address {
             address if address.is_loopback() => {}
             IpAddr::V4(address) => drop(found.ipv4.get_or_insert(address)),
@@ -55,6 +56,7 @@ mod tests {
             name: format!("eth{index}"),
             index,
             address: address.parse().unwrap(),
+            is_lasting: true,
         };
         vec![
             of(1, "127.0.0.1"),
@@ -99,6 +101,26 @@ mod tests {
             direct("127.0.0.1:1"),
             (Some("127.0.0.1".to_owned()), None, None)
         );
+    }
+
+    #[test]
+    fn an_address_that_does_not_last_is_no_next_hop_of_the_other_family() {
+        let mut all = addresses();
+        let local = "10.0.0.1:1".parse().unwrap();
+        for (count, expected) in [(1, Some("2001:db8::9")), (2, None)] {
+            let passing = all.iter_mut().filter(|it| it.is_lasting);
+            let mut passing = passing.filter(|it| it.address.to_string().starts_with("2001"));
+            passing.next().unwrap().is_lasting = false;
+            let found = next_hops(&peer(), local, &all);
+            assert_eq!(
+                found.ipv6.map(|it| it.to_string()).as_deref(),
+                expected,
+                "{count}"
+            );
+            assert_eq!(found.ipv4, Some([10, 0, 0, 1].into()));
+        }
+        let own = next_hops(&peer(), "[2001:db8::1]:1".parse().unwrap(), &all);
+        assert_eq!(own.ipv6, Some("2001:db8::1".parse().unwrap()));
     }
 
     #[test]

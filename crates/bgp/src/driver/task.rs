@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use landfall_sys::interfaces;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
 
+use super::address::next_hops;
 use super::connect::{self, Connected};
 use super::{Neighbor, Statuses};
 use crate::session::{Action, End, LinkId, Session};
@@ -27,6 +29,9 @@ const WRITE: usize = 64 * 1024;
 
 /// For how long a connection lives on so that its last message arrives.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// From one look for next hops to the next: addresses come after a session, and are replaced.
+const FOLLOW: Duration = Duration::from_secs(5);
 
 /// What the task is asked to do.
 #[derive(Debug)]
@@ -51,6 +56,8 @@ pub(super) struct Task {
     session: Session,
     shown: Option<Status>,
     wires: Vec<Wire>,
+    /// When next hops are to be found again.
+    follow_at: tokio::time::Instant,
     dialing: Option<Pin<Box<dyn Future<Output = Connected> + Send>>>,
     room: Box<[u8]>,
 }
@@ -72,6 +79,7 @@ enum Woken {
     Connected(Connected),
     Ready(usize),
     Deadline,
+    Follow,
 }
 
 // === impl Task ===
@@ -96,6 +104,7 @@ impl Task {
             session,
             shown: None,
             wires: Vec::new(),
+            follow_at: tokio::time::Instant::now() + FOLLOW,
             dialing: None,
             room: vec![0; READ].into_boxed_slice(),
         }
@@ -127,6 +136,7 @@ impl Task {
                 Woken::Connected(connected) => self.connected(connected),
                 Woken::Ready(place) => self.receive(place),
                 Woken::Deadline => self.session.expire(Instant::now()),
+                Woken::Follow => self.follow(),
             }
         }
         self.pump();
@@ -139,6 +149,9 @@ impl Task {
     async fn woken(&mut self, stop: &CancellationToken) -> Woken {
         let deadline = self.session.deadline().map(tokio::time::Instant::from_std);
         let (wires, dialing) = (&self.wires, &mut self.dialing);
+        // Prefixes of the connection's own family have its address.
+        let families = self.session.peer().families;
+        let follows = !wires.is_empty() && families.ipv4 && families.ipv6;
         tokio::select! {
             () = stop.cancelled() => Woken::Stop,
             changed = self.inputs.neighbor.changed() => match changed {
@@ -162,6 +175,7 @@ impl Task {
                     None => pending().await,
                 }
             } => Woken::Deadline,
+            () = tokio::time::sleep_until(self.follow_at), if follows => Woken::Follow,
         }
     }
 
@@ -169,6 +183,19 @@ impl Task {
         let (neighbor, drained) = self.inputs.neighbor.borrow_and_update().clone();
         self.session.configure(neighbor.peer, Instant::now());
         self.session.announce(neighbor.routes, drained);
+    }
+
+    /// Finds the next hops again.
+    fn follow(&mut self) {
+        self.follow_at = tokio::time::Instant::now() + FOLLOW;
+        match interfaces::addresses() {
+            Ok(all) => {
+                let peer = self.session.peer().clone();
+                self.session
+                    .follow_next_hops(|it| next_hops(&peer, it.local, &all));
+            }
+            Err(error) => debug!(peer = %self.name, %error, "next hops stay as they are"),
+        }
     }
 
     fn incoming(&mut self, stream: TcpStream) {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::Session;
 use crate::advertise::NextHops;
 
 /// A connection of a session.
@@ -36,5 +37,17 @@ impl LinkId {
     /// Returns the one after it.
     pub(super) fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Takes which addresses can be next hops of each connection from now on. Routes that get
+    /// another one are sent again.
+    pub fn follow_next_hops(&mut self, find: impl Fn(&Connection) -> NextHops) {
+        for link in &mut self.links {
+            link.set_next_hops(find(&link.connection));
+        }
     }
 }

@@ -100,6 +100,14 @@ impl Link {
         self.connection.next_hops
     }
 
+    /// Takes which addresses can be next hops from now on.
+    pub fn set_next_hops(&mut self, next_hops: NextHops) {
+        self.connection.next_hops = next_hops;
+        if let Phase::Established(established) = &mut self.phase {
+            established.advertiser.set_next_hops(next_hops);
+        }
+    }
+
     /// Answers an OPEN, and begins with the timers that were agreed.
     pub fn confirm(&mut self, agreed: Agreed, now: Instant) {
         self.outbox.push_back(wire::keepalive());

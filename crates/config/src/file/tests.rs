@@ -4,7 +4,7 @@ use landfall_model::reach::{MemberRules, Setting};
 use super::*;
 use crate::clouds_yaml::Surroundings;
 use crate::provider::metal::DataPlane;
-use crate::provider::openstack::{OpenStack, SecurityGroups};
+use crate::provider::openstack::{OpenStack, SecurityGroups, TargetType};
 
 const GOOD: &str = "\
 instances:
@@ -216,10 +216,11 @@ fn an_openstack_instance_has_its_cloud_and_defaults() {
     assert!(plain.strict_source_ranges);
     assert_eq!(plain.security_groups, SecurityGroups::PerCluster);
     assert!(plain.prefer_dual_stack);
+    assert_eq!(plain.target_type, TargetType::Node);
 
     let full = openstack(
         "{kind: openstack, clouds: {file: a.yaml, cloud: b}, clusterName: c1, \
-             strictSourceRanges: false, securityGroups: perService, preferDualStack: false}",
+             strictSourceRanges: false, securityGroups: perService, preferDualStack: false, targetType: pod}",
     );
     let clouds = full.clouds.unwrap();
     assert_eq!(
@@ -230,6 +231,7 @@ fn an_openstack_instance_has_its_cloud_and_defaults() {
     assert!(!full.strict_source_ranges);
     assert_eq!(full.security_groups, SecurityGroups::PerService);
     assert!(!full.prefer_dual_stack);
+    assert_eq!(full.target_type, TargetType::Pod);
 }
 
 #[test]

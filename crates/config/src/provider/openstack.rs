@@ -37,6 +37,9 @@ pub struct OpenStack {
     /// cloud-provider-openstack creates no second load balancers; what exists stays.
     #[serde(default = "yes", deserialize_with = "given_or_yes")]
     pub prefer_dual_stack: bool,
+    /// Members of Services without the annotation `landfall.dev/target-type`.
+    #[serde(default, deserialize_with = "given_or_default")]
+    pub target_type: TargetType,
 }
 
 /// An entry of `clouds.yaml`.
@@ -61,6 +64,17 @@ pub enum SecurityGroups {
     PerCluster,
     /// One per Service, as with cloud-provider-openstack.
     PerService,
+}
+
+/// What members are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum TargetType {
+    /// Nodes with NodePorts, as with cloud-provider-openstack.
+    #[default]
+    Node,
+    /// Pods, which load balancers have to reach.
+    Pod,
 }
 
 fn cluster_name() -> String {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use landfall_model::intent::{AddressSpec, LoadBalancerSpec};
 use landfall_model::listener::{Listener, Protocol};
-use landfall_model::provider::{ProviderProfile, ProviderStep};
+use landfall_model::provider::{ProviderProfile, ProviderStep, Target};
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::{ConditionType, FINALIZER, IngressAddress, RECORD};
 use landfall_model::{ServiceKey, Uid};
@@ -381,6 +381,7 @@ fn spec(ports: &[u16]) -> Intent {
             left_out: Vec::new(),
             order: Vec::new(),
             health_check_port: None,
+            target: Target::Node,
             nodes: Vec::new(),
             has_nodes: false,
         }),

@@ -103,6 +103,7 @@ fn concerns_service(option: OptionId) -> bool {
             | OptionId::AddressCount
             | OptionId::SharingKey
             | OptionId::Hostname
+            | OptionId::TargetType
     )
 }
 

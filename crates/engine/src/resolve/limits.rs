@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use landfall_model::dialect::{Given, PortOptions, Reading};
 use landfall_model::option::OptionId;
+use landfall_model::provider::Target;
 use landfall_model::{Code, Listener, Reason};
 
 use super::ResolveContext;
@@ -59,6 +60,11 @@ pub(super) fn bound_members(
     listeners: &mut [Listener],
     findings: &mut Findings<'_>,
 ) {
+    let given = named(&scene.options.common, scene);
+    // Nodes are the operator's.
+    if scene.target == Target::Node && given.is_none() {
+        return;
+    }
     let most = scene.profile.limits.members_per_service;
     let count: usize = listeners.iter().map(|it| it.pool.members.len()).sum();
     if count <= most {
@@ -66,7 +72,7 @@ pub(super) fn bound_members(
     }
     let remedy = "use fewer endpoints, or ask the operator for a higher limits.membersPerService \
                  in landfall.yaml";
-    if let Some(given) = named(&scene.options.common, scene)
+    if let Some(given) = given
         && !scene.previous
     {
         let reason = Reason::error(

@@ -18,7 +18,7 @@ use super::members::MemberResolver;
 use super::ports::carries_sctp;
 use super::secrets::certificates;
 use super::tls::{self, TowardMembers};
-use super::{ResolveContext, bounds, monitor, protection, sources};
+use super::{ResolveContext, bounds, chooses_target, monitor, protection, sources};
 
 const H2C: &str = "kubernetes.io/h2c";
 /// Values of `appProtocol` whose members expect TLS.
@@ -43,7 +43,7 @@ pub(super) fn build(
     let choice = mode_choice(layers, tcp, findings);
     let mode = mode(scene, index, port, layers, choice.as_ref(), findings);
     // What a cloud serves already goes on with the certificate that it has.
-    let here = scene.profile.target != Target::Node;
+    let here = scene.profile.target != Target::Node && !chooses_target(scene.profile);
     let mut closed = here && scene.world.secrets_unavailable() && lacks_certificate(&mode);
     let member_tls = match tls::toward_members(scene, layers, tcp, findings) {
         TowardMembers::Known(tls) => tls,

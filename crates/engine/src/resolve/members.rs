@@ -48,7 +48,7 @@ impl MemberResolver {
     /// All endpoints, before any port is checked.
     pub(super) fn gather(scene: &ResolveContext<'_>) -> Self {
         let mut known = BTreeSet::new();
-        match scene.profile.target {
+        match scene.target {
             Target::Pod => {
                 let slices = scene.world.slices_of(&scene.service.key);
                 for endpoint in slices.flat_map(|slice| slice.endpoints) {
@@ -81,7 +81,7 @@ impl MemberResolver {
     ) -> Vec<Member> {
         let choice = layers.get(findings, |port| &port.endpoints);
         let literal = choice.map(|choice| (choice.take(findings), choice.given));
-        let mut members = match (literal, scene.profile.target) {
+        let mut members = match (literal, scene.target) {
             (Some((specs, given)), _) => {
                 let named = (specs.as_slice(), given.annotation.as_str());
                 self.literal(scene, named, check, findings)
@@ -407,7 +407,7 @@ fn ports_of(slice: &SliceRow) -> String {
 fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {
     let name = scene.service.key.name();
     let reason = Reason::warning(Code::NoEndpoints, "the Service has no endpoints");
-    match scene.profile.target {
+    match scene.target {
         Target::Pod => reason.remedy(format!(
             "start pods that its selector matches, write an EndpointSlice with the label \
              kubernetes.io/service-name: {name}, or set landfall.dev/endpoints"

@@ -76,7 +76,7 @@ fn check_kind(monitor: &Monitor) -> Asks {
 /// Nodes without an endpoint drop what reaches them, and only a monitor can find out which these
 /// are.
 fn needs_monitor(scene: &ResolveContext<'_>) -> bool {
-    scene.profile.target == Target::Node
+    scene.target == Target::Node
         && scene.service.external_local
         && scene.service.health_check_node_port.is_some()
 }

@@ -15,18 +15,27 @@ const EXCLUDED: &str = "node.kubernetes.io/exclude-from-external-load-balancers"
 /// What Go's `strconv.ParseBool` takes for false; every other value of the label excludes.
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 
-/// The nodes that are members, with the address that these have.
+/// The nodes that are members, with the address that these have; where members are pods instead,
+/// those that show which networks the cluster is in.
 ///
 /// A World without any Node is more likely a source that has lost them than a cluster that runs on
 /// none: that is an error, so that what was made is left as it is.
 pub(super) fn targets(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) -> Vec<NodeTarget> {
-    if scene.profile.target != Target::Node {
+    if scene.target != Target::Node && !scene.chose_pods() {
         return Vec::new();
     }
     if let Some(given) = &scene.options.node_selector {
         findings.mark_used(&given.annotation);
+        if scene.chose_pods() {
+            let reason = Reason::warning(
+                Code::OptionNotApplicable,
+                "members are pods here, whichever node they are on",
+            );
+            let reason = reason.remedy("remove it, or set landfall.dev/target-type to node");
+            findings.push(findings.at(reason, &given.annotation));
+        }
     }
-    if scene.world.never_had_nodes() {
+    if scene.target == Target::Node && scene.world.never_had_nodes() {
         findings.push(
             Reason::error(
                 Code::NoEligibleNodes,
@@ -56,9 +65,10 @@ pub(super) fn validated<'a>(
     nodes.map(move |node| (&**node, validate(node, scene, selector)))
 }
 
-/// Whether there is a node at all that traffic may be sent to, whichever the Service selects.
+/// Whether there is a node at all that traffic may be sent to, whichever the Service selects, or
+/// none is needed.
 pub(super) fn any(scene: &ResolveContext<'_>) -> bool {
-    scene.profile.target == Target::Node && scene.world.nodes().any(|node| may_serve(node).is_ok())
+    scene.target != Target::Node || scene.world.nodes().any(|node| may_serve(node).is_ok())
 }
 
 /// The node's addresses beside this one, of the Service's families.

@@ -43,6 +43,9 @@ fn one_machine() -> ProviderProfile {
             OptionId::ProtocolSctp => Support::Refused {
                 why: "it carries TCP and UDP only",
             },
+            OptionId::TargetType => Support::Refused {
+                why: "members are endpoints",
+            },
             _ => Support::Supported,
         },
         ..ProviderProfile::default()

@@ -6,6 +6,7 @@ use std::num::NonZeroU16;
 use landfall_model::dialect::{ExoscaleOptions, Given};
 use landfall_model::intent::{AddressSpec, NodeTarget};
 use landfall_model::listener::{ListenerKey, Member};
+use landfall_model::provider::Target as MemberKind;
 use landfall_model::rows::FamilyPolicy;
 use landfall_model::{ServiceKey, Uid};
 
@@ -53,6 +54,7 @@ fn spec(listeners: Vec<Listener>) -> LoadBalancerSpec {
         hostname: None,
         left_out: Vec::new(),
         health_check_port: None,
+        target: MemberKind::Node,
         nodes: vec![NodeTarget {
             name: "a".into(),
             address: "10.0.0.1".parse().unwrap(),

@@ -165,7 +165,11 @@ impl OwnReport for OwnReports {
         let ask = Ask::get(selected(kind, selector), format!("list {}", kind.plural));
         let answer: Result<List<Object>, ApiError> =
             api::request_json(&self.connection, ask, TIMEOUT).await;
-        let objects = answer.map_err(|error| failed("own status", &error))?;
+        let objects = match answer {
+            // Of a kind that the cluster does not have there are none.
+            Err(error) if error.is_not_found() => return Ok(Vec::new()),
+            answer => answer.map_err(|error| failed("own status", &error))?,
+        };
         let named = |object: Object| {
             let status = serde_json::from_value(object.status).ok();
             (object.metadata.name, status)
@@ -200,8 +204,9 @@ fn path_in(version: &str, kind: &OwnKind) -> String {
     }
 }
 
-/// Label selectors consist of characters that a query may contain as they are.
+/// Label selectors consist of characters that a query may contain as they are, but for spaces.
 fn selected(kind: &OwnKind, selector: &str) -> String {
+    let selector = selector.replace(' ', "%20");
     format!("{}?labelSelector={selector}", path_of(kind))
 }
 

@@ -202,6 +202,13 @@ async fn own_objects_are_listed_by_label_and_one_that_can_not_be_read_is_still_n
         listed("example.com/node=b").await,
         [("of-b".to_owned(), None)]
     );
+    // All but some, of those that have the label; of a kind that the cluster does not have, none.
+    let others = "example.com/node,example.com/node notin (a,c)";
+    assert_eq!(desk.names(others).await, ["of-b"]);
+    let mut unknown = desk.kind();
+    unknown.plural = "unknownreports";
+    let listed = desk.reports.list_own::<Value>(&unknown, others).await;
+    assert_eq!(listed.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -150,11 +150,18 @@ impl landfall_web::Instance for SpeakerApi {
     }
 
     fn readiness(&self) -> Readiness {
-        let ready = self.view.borrow().is_ready;
-        let waiting = "the cluster and the other speakers are not known yet";
+        if !self.view.borrow().is_ready {
+            let waiting = "the cluster and the other speakers are not known yet";
+            return Readiness {
+                ready: false,
+                waiting: vec![waiting.to_owned()],
+            };
+        }
+        let unmet = self.sessions.unmet(Instant::now());
+        let of_router = |name: &Arc<str>| format!("there was no session with router {name} yet");
         Readiness {
-            ready,
-            waiting: (!ready).then(|| waiting.to_owned()).into_iter().collect(),
+            ready: unmet.is_empty(),
+            waiting: unmet.iter().map(of_router).collect(),
         }
     }
 

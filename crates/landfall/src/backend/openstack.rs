@@ -11,7 +11,7 @@ use landfall_config::file::Config;
 use landfall_config::instance::Instance;
 use landfall_config::limits::LimitsConfig;
 use landfall_config::provider::ProviderConfig;
-use landfall_config::provider::openstack::{self as config, SecurityGroups};
+use landfall_config::provider::openstack::{self as config, SecurityGroups, TargetType};
 use landfall_model::Uid;
 use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::provider::ProviderProfile;
@@ -66,9 +66,13 @@ impl Kind for OpenStack {
         Self::read_files(instance, config, surroundings, &args.user_agent)
     }
 
-    fn outline(config: &config::OpenStack, _bounds: Bounds) -> ProviderProfile {
+    fn outline(config: &config::OpenStack, bounds: Bounds) -> ProviderProfile {
         let conf = CloudConf::of(Global::default());
-        Settings::new(&conf, &config.cluster_name).profile()
+        let settings = Settings {
+            target: setup::target(config),
+            ..Settings::new(&conf, &config.cluster_name)
+        };
+        settings.within(bounds.members, bounds.limits).profile()
     }
 
     fn warnings(&self) -> &[Reason] {
@@ -95,8 +99,10 @@ impl Kind for OpenStack {
         self.settings.cluster_id = id.map(str::to_owned);
     }
 
-    fn detached(&self, _bounds: Bounds) -> OpenStackProvider {
-        OpenStackProvider::new(self.cloud.clone(), self.settings.clone())
+    fn detached(&self, bounds: Bounds) -> OpenStackProvider {
+        let settings = self.settings.clone();
+        let settings = settings.within(bounds.members, bounds.limits);
+        OpenStackProvider::new(self.cloud.clone(), settings)
     }
 
     /// Authenticates, reads the catalog and Octavia's version.
@@ -245,6 +251,7 @@ pub fn of_cloud_conf(path: PathBuf) -> Config {
         strict_source_ranges: true,
         security_groups: SecurityGroups::default(),
         prefer_dual_stack: true,
+        target_type: TargetType::Node,
     };
     Config {
         instances: vec![Instance {

@@ -7,24 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use landfall_engine::report::Owner;
-use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sources, own_pod};
+use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sources};
 use landfall_l2::driver::{Announcer, Config as AnnouncerConfig};
 use landfall_l2::election::Rules;
 use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, View, Wanted};
 use landfall_membership::machine::Settings;
 use landfall_membership::seal::{Key, Keys};
-use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
-use landfall_speaker::routing::Routing;
-use landfall_speaker::sessions::announces;
-use landfall_speaker::status::{Desired, Statuses};
 use landfall_speaker::task::{Parts, Speaker};
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::SpeakerApi;
@@ -38,15 +33,13 @@ mod health;
 mod leases;
 mod peers;
 mod plane;
+mod reporting;
 
 /// How long a stop may take: what is served here is served by other nodes then.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// From one read of the file of keys to the next.
 const LOOK: Duration = Duration::from_secs(10);
-
-/// From one attempt to read the own Pod to the next.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Runs the command.
 pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
@@ -103,9 +96,14 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
     let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
-    let said = (outputs.desired.clone(), outputs.routing.clone());
-    let node = args.node_name.clone();
-    let reporting = write_statuses(connection, reporter, node, namespace, said);
+    let reporting = reporting::Reporting {
+        connection,
+        reporter,
+        node: args.node_name.clone(),
+        namespace,
+        sessions: Arc::clone(&sessions),
+    };
+    let reporting = reporting.run(&outputs);
     tasks.spawn(cancel.clone().run_until_cancelled_owned(reporting));
     let (health, of_api) = (sources.health(), Arc::clone(&sessions));
     let api = SpeakerApi::new(&outputs, health, membership, of_api, &args.node_name);
@@ -295,45 +293,6 @@ async fn follow_keys(path: std::path::PathBuf, membership: Membership) {
                 tracing::warn!(error = format!("{error:#}"), "keys are kept as they were");
             }
         }
-    }
-}
-
-/// Writes status objects, once it is known what they disappear with.
-async fn write_statuses(
-    connection: Connection,
-    reporter: Arc<OwnReports>,
-    node: String,
-    namespace: String,
-    (layer2, bgp): (
-        watch::Receiver<Desired>,
-        watch::Receiver<Option<Arc<Routing>>>,
-    ),
-) {
-    // What is owned from another namespace is taken for orphaned, and deleted.
-    let owner = if connection.namespace() == namespace {
-        owner(&connection).await
-    } else {
-        None
-    };
-    let of_layer2: Statuses<_, ServiceL2Status> =
-        Statuses::new(Arc::clone(&reporter), &node, &namespace, owner.clone());
-    let of_bgp: Statuses<_, ServiceBgpStatus> = Statuses::new(reporter, &node, &namespace, owner);
-    let by_bgp = |routing: &Option<Arc<Routing>>| Some(Arc::new(announces(routing.as_ref()?)));
-    tokio::join!(
-        of_layer2.run(layer2, Desired::clone),
-        of_bgp.run(bgp, by_bgp)
-    );
-}
-
-/// The `DaemonSet` of the own Pod.
-async fn owner(connection: &Connection) -> Option<Owner> {
-    let pod = std::env::var("LANDFALL_POD_NAME").ok()?;
-    loop {
-        match own_pod::owner(connection, &pod).await {
-            Ok(owner) => return owner,
-            Err(error) => tracing::warn!(%error, pod, "the owner of this Pod is not known yet"),
-        }
-        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 

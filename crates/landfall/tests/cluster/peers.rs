@@ -1,14 +1,15 @@
-//! Speakers on two nodes that announce an address by BGP to two routers (FRR), which spread
-//! connections over them: at first kube-proxy serves it on both, then the speakers themselves.
+//! Speakers on three nodes that announce an address by BGP to two routers (FRR), which spread
+//! connections over them: at first kube-proxy serves it on all, then the speakers themselves.
 //!
 //! ```text
 //!   the test's namespace: API server, backend (10.77.1.1), bridge 10.78.0.254
 //!        │ bridge
-//!   ┌────┴─────┬──────────┬──────────┐
-//!   node-1   node-2     router     second (zebra and bgpd each, and a client)
-//!   .1       .2         .50        .51
+//!   ┌────┴─────┬──────────┬──────────┬──────────┐
+//!   node-1   node-2     node-3     router     second (zebra and bgpd each, and a client)
+//!   .1       .2         .3         .50        .51
 //! ```
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Instant;
@@ -29,7 +30,10 @@ const ROUTER: &str = "10.78.0.50";
 const SECOND: &str = "10.78.0.51";
 
 /// The nodes.
-const BOTH: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
+const ALL: [&str; 3] = ["10.78.0.1", "10.78.0.2", "10.78.0.3"];
+
+/// Without the second of them.
+const OTHERS: [&str; 2] = ["10.78.0.1", "10.78.0.3"];
 
 /// FRR with a kernel of its own for routes.
 struct Router {
@@ -46,11 +50,12 @@ impl Router {
         let set = host.command("sysctl").args(by_ports).status();
         assert!(set.unwrap().success());
         let folder = tempfile::tempdir().unwrap();
-        let neighbors = "neighbor 10.78.0.1 remote-as 64500\n neighbor 10.78.0.2 remote-as 64500\n \
-             neighbor 10.78.0.1 passive\n neighbor 10.78.0.2 passive\n";
+        let neighbor =
+            |node| format!(" neighbor {node} remote-as 64500\n neighbor {node} passive\n");
+        let neighbors = ALL.map(neighbor).concat();
         let bgpd = format!(
             "log stdout\nrouter bgp 64501\n bgp router-id {address}\n \
-             no bgp ebgp-requires-policy\n {neighbors}"
+             no bgp ebgp-requires-policy\n{neighbors}"
         );
         let configs = [("zebra", "log stdout\n".to_owned()), ("bgpd", bgpd)];
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -103,14 +108,16 @@ impl Router {
 
     /// From now on it begins the sessions.
     fn begin_sessions(&self) {
-        self.vtysh(&[
-            "configure terminal",
-            "router bgp 64501",
-            "no neighbor 10.78.0.1 passive",
-            "no neighbor 10.78.0.2 passive",
-            "neighbor 10.78.0.1 timers connect 1",
-            "neighbor 10.78.0.2 timers connect 1",
-        ]);
+        self.configure(|node| format!("no neighbor {node} passive"));
+        self.configure(|node| format!("neighbor {node} timers connect 1"));
+    }
+
+    /// Changes something for each node.
+    fn configure(&self, change: impl Fn(&str) -> String) {
+        let changes = ALL.map(change);
+        let mut lines = vec!["configure terminal", "router bgp 64501"];
+        lines.extend(changes.iter().map(String::as_str));
+        self.vtysh(&lines);
     }
 
     /// The ports of the nodes in its sessions.
@@ -146,8 +153,9 @@ async fn until(bed: &Bed, what: &str, mut met: impl FnMut() -> bool) {
     while !met() {
         if began.elapsed() > DEADLINE {
             let folder = bed.cluster.directory();
-            for log in ["speaker-node-1.log", "speaker-node-2.log"] {
-                eprintln!("{log}: {}", read(&folder.join(log)));
+            for number in 1..=ALL.len() {
+                let log = format!("speaker-node-{number}.log");
+                eprintln!("{log}: {}", read(&folder.join(&log)));
             }
             panic!("not in time: {what}");
         }
@@ -207,6 +215,31 @@ async fn reported(bed: &Bed, wanted: &[(&str, &[&str])]) {
     }
 }
 
+/// Waits until the object of each session says that it is established, and no BFD is used.
+async fn established(bed: &Bed) {
+    let began = Instant::now();
+    loop {
+        let list = ["-n", "metallb-system", "bgpsessionstates.landfall.dev"];
+        let list = bed.kubectl().get(&list).await.unwrap();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        let said = items.iter().map(|it| {
+            let field = |name: &str| it["status"][name].as_str().unwrap_or_default().to_owned();
+            ["node", "peer", "bgpStatus", "bfdStatus"].map(field)
+        });
+        let said: BTreeSet<_> = said.collect();
+        let nodes = ["node-1", "node-2", "node-3"].into_iter();
+        let wanted = nodes.flat_map(|node| {
+            let of = |peer| [node, peer, "Established", "N/A"].map(str::to_owned);
+            ["tor", "tor-b"].map(of)
+        });
+        if said == wanted.collect() {
+            return;
+        }
+        assert!(began.elapsed() < DEADLINE, "{list:#}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 /// What landfall.yaml says of speakers that serve addresses themselves.
 const SERVING: &str = "metallbNamespace: metallb-system\ninstances:\n- name: lan\n  \
                        provider: {kind: metal, dataPlane: landfall}\n  \
@@ -225,9 +258,9 @@ async fn through(bed: &Bed, what: &str, routers: &[Router; 2], nodes: &[&str]) {
     until(bed, what, || routers.iter().all(|it| it.paths().0 == nodes)).await;
 }
 
-/// Speakers that serve the address themselves do so on both nodes at once, and the router spreads
+/// Speakers that serve the address themselves do so on all nodes at once, and the router spreads
 /// connections over them. The first router begins its sessions itself.
-async fn serve_on_both(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
+async fn serve_on_all(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
     let status = format!(
         r#"{{"status": {{"loadBalancer": {{"ingress": [
             {{"ip": "{ADDRESS}", "ipMode": "Proxy"}}]}}}}}}"#
@@ -258,9 +291,9 @@ async fn serve_on_both(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
     for place in 0..nodes.len() {
         serve(bed, nodes, place);
     }
-    through(bed, "a path to each node", routers, &BOTH).await;
-    assert_eq!(routers[0].ports(), [179, 179]);
-    until(bed, "connections on both nodes", || {
+    through(bed, "a path to each node", routers, &ALL).await;
+    assert_eq!(routers[0].ports(), [179; ALL.len()]);
+    until(bed, "connections on all nodes", || {
         routers[0].ask();
         nodes.iter().all(|node| connections(&node.host) > 0)
     })
@@ -268,24 +301,24 @@ async fn serve_on_both(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
 }
 
 /// A speaker is killed while the API server is away, then its node is cut off, then the speaker of
-/// the other node ends: each time the address is reached through the other node.
+/// another node ends: each time the address is reached through the others.
 async fn lose_nodes(bed: &Bed, nodes: &mut [Node], routers: &[Router; 2]) {
     bed.cluster.freeze_api_server().unwrap();
     nodes[1].speaker.kill();
-    through(bed, "one path after a kill", routers, &BOTH[..1]).await;
+    through(bed, "two paths after a kill", routers, &OTHERS).await;
     assert_eq!(routers[1].ask(), "one");
     bed.cluster.thaw_api_server().unwrap();
     serve(bed, nodes, 1);
-    through(bed, "two paths after a kill", routers, &BOTH).await;
+    through(bed, "three paths after a kill", routers, &ALL).await;
 
     nodes[1].host.cut();
-    through(bed, "one path after a cut", routers, &BOTH[..1]).await;
+    through(bed, "two paths after a cut", routers, &OTHERS).await;
     assert_eq!(routers[1].ask(), "one");
     nodes[1].host.heal();
-    through(bed, "two paths after a cut", routers, &BOTH).await;
+    through(bed, "three paths after a cut", routers, &ALL).await;
 
     nodes[0].speaker.signal(Signal::TERM);
-    through(bed, "one path after a stop", routers, &BOTH[1..]).await;
+    through(bed, "two paths after a stop", routers, &ALL[1..]).await;
     assert_eq!(routers[0].ask(), "one");
 }
 
@@ -327,14 +360,14 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     let layer2 = ["-n", "metallb-system", "delete", "l2advertisement", "all"];
     bed.kubectl().run(&layer2).await.unwrap();
     bed.kubectl().apply(CRDS).await.unwrap();
-    let established = [
+    let defined = [
         "wait",
         "--for=condition=Established",
         "--timeout=60s",
         "crd",
         "--all",
     ];
-    bed.kubectl().run(&established).await.unwrap();
+    bed.kubectl().run(&defined).await.unwrap();
     let _backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
     let routers = [("router", ROUTER), ("second", SECOND)];
     let routers = routers.map(|(name, address)| Router::start(name, address));
@@ -356,17 +389,17 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
         )
         .await
         .unwrap();
-    let mut nodes: Vec<Node> = (1..=2)
+    let mut nodes: Vec<Node> = (1..=ALL.len())
         .map(|number| Node::start(&bed, number, None))
         .collect();
 
-    // Both nodes, and connections work.
-    let both = BOTH.map(str::to_owned).to_vec();
-    through(&bed, "two paths", &routers, &BOTH).await;
+    // All nodes, and connections work.
+    let all = ALL.map(str::to_owned).to_vec();
+    through(&bed, "three paths", &routers, &ALL).await;
     for router in &routers {
-        until(&bed, "two next hops in the kernel", || {
+        until(&bed, "three next hops in the kernel", || {
             let kernel = router.kernel();
-            let mut hops = BOTH.iter();
+            let mut hops = ALL.iter();
             hops.all(|hop| kernel.contains(&format!("via {hop} ")))
         })
         .await;
@@ -385,7 +418,9 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     );
     explained(&bed, &nodes[0]);
     let usual: &[&str] = &["tor", "tor-b"];
-    reported(&bed, &[("node-1", usual), ("node-2", usual)]).await;
+    let said = |second| [("node-1", usual), ("node-2", second), ("node-3", usual)];
+    reported(&bed, &said(usual)).await;
+    established(&bed).await;
     // A router of one node only, which need not be there to be named.
     bed.run(&["label", "node", "node-2", "rack=two"]).await;
     let spec = "{myASN: 64500, peerASN: 64501, peerAddress: 10.78.0.52, nodeSelectors: \
@@ -393,7 +428,7 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     let rack = object("BGPPeer", "v1beta2", "rack", spec);
     bed.kubectl().apply(&rack).await.unwrap();
     let more: &[&str] = &["rack", "tor", "tor-b"];
-    reported(&bed, &[("node-1", usual), ("node-2", more)]).await;
+    reported(&bed, &said(more)).await;
     let rack = ["-n", "metallb-system", "delete", "bgppeer", "rack"];
     bed.kubectl().run(&rack).await.unwrap();
 
@@ -412,31 +447,23 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     })
     .await;
     assert!(router.paths().0.is_empty());
-    router.vtysh(&[
-        "configure terminal",
-        "router bgp 64501",
-        "neighbor 10.78.0.1 password wrong",
-        "neighbor 10.78.0.2 password wrong",
-    ]);
-    until(&bed, "two paths again", || router.paths().0 == both).await;
+    router.configure(|node| format!("neighbor {node} password wrong"));
+    until(&bed, "three paths again", || router.paths().0 == all).await;
 
     // A cordoned node is to be avoided, and withdraws nothing.
     for (verb, avoids) in [("cordon", true), ("uncordon", false)] {
         bed.kubectl().run(&[verb, "node-2"]).await.unwrap();
-        let wanted = (both.clone(), avoids);
+        let wanted = (all.clone(), avoids);
         until(&bed, verb, || router.paths() == wanted).await;
     }
 
     // A planned end: the router is asked to prefer others, and then the path is withdrawn.
     nodes[0].speaker.signal(Signal::TERM);
     until(&bed, "the request to prefer others", || router.paths().1).await;
-    through(&bed, "one path", &routers, &BOTH[1..]).await;
-    until(&bed, "an answer by the other node", || {
-        router.ask() == "one"
-    })
-    .await;
+    through(&bed, "two paths", &routers, &ALL[1..]).await;
+    until(&bed, "an answer by another node", || router.ask() == "one").await;
 
-    serve_on_both(&bed, &mut nodes, &routers).await;
+    serve_on_all(&bed, &mut nodes, &routers).await;
     lose_nodes(&bed, &mut nodes, &routers).await;
     for node in &nodes {
         let log = read(&node.log);

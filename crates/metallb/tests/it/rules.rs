@@ -336,6 +336,53 @@ fn a_mistake_in_a_bfd_profile_is_refused_with_its_field() {
     );
 }
 
+/// Returns a BFD profile with annotations of this side.
+fn keyed(annotations: &[(&str, &str)]) -> Arc<ResourceRow> {
+    let mut row = ResourceRow::clone(&object(BfdProfile, "it", json!({})));
+    let annotations = annotations.iter();
+    row.annotations = annotations
+        .map(|(key, value)| (format!("landfall.dev/bfd-key-{key}"), (*value).to_owned()))
+        .collect();
+    Arc::new(row)
+}
+
+#[test]
+fn a_bfd_profile_names_the_secret_of_its_key_by_annotations() {
+    let key = |annotations: &[(&str, &str)]| {
+        let (config, findings) = build(&[], &[keyed(annotations)]);
+        assert_eq!(of(&findings, BfdProfile, "it"), []);
+        let key = config.bfd_profile("it").unwrap().key.clone();
+        key.map(|key| (key.secret, key.id, key.is_meticulous))
+    };
+    assert_eq!(key(&[]), None);
+    let named = "bfd.edge-1".to_owned();
+    assert_eq!(key(&[("secret", &named)]), Some((named.clone(), 1, false)));
+    let all = [("secret", &*named), ("id", " 255 "), ("meticulous", "true")];
+    assert_eq!(key(&all), Some((named, 255, true)));
+}
+
+#[test]
+fn a_mistake_in_an_annotation_about_a_key_is_refused_with_its_name() {
+    let secret = ("secret", "bfd");
+    for (annotations, wrong) in [
+        (vec![("secret", "")], "secret"),
+        (vec![("secret", "Shop/bfd")], "secret"),
+        (vec![secret, ("id", "256")], "id"),
+        (vec![secret, ("id", "")], "id"),
+        (vec![secret, ("meticulous", "yes")], "meticulous"),
+        // Without a key.
+        (vec![("id", "1")], "id"),
+        (vec![("meticulous", "false")], "meticulous"),
+    ] {
+        let (config, findings) = build(&[], &[keyed(&annotations)]);
+        let reasons = of(&findings, BfdProfile, "it");
+        let fields: Vec<_> = reasons.iter().map(|it| it.field.as_deref()).collect();
+        let field = format!("metadata.annotations[landfall.dev/bfd-key-{wrong}]");
+        assert_eq!(fields, [Some(&*field)], "{annotations:?}");
+        assert!(config.bfd_profile("it").is_none(), "{annotations:?}");
+    }
+}
+
 #[test]
 fn a_mistake_in_a_community_is_refused_with_its_field() {
     let one = |name: Value, value: Value| json!({"communities": [{"name": name, "value": value}]});

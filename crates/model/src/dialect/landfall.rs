@@ -13,6 +13,7 @@ use crate::intent::MOST_ADDRESSES;
 use crate::listener::{Algorithm, ProxyProtocol};
 use crate::option::OptionId;
 use crate::reason::Severity;
+use crate::target::Target;
 
 /// The portable dialect.
 pub(super) static DIALECT: Dialect = Dialect {
@@ -135,6 +136,20 @@ const FIRST: &[OptionRow] = &[
                  that the operator allows with `members.annotations` in landfall.yaml.",
         example: "10.0.0.1:8080 weight=3, [2001:db8::1]:8080, localhost:8081 backup",
         effect: port!(Endpoints, endpoints, compound::endpoints),
+    },
+    OptionRow {
+        name: "target-type",
+        takes: "`pod` or `node`",
+        default: "on OpenStack what `targetType` of the instance says, which is `node` by default; \
+                  elsewhere what the provider has",
+        summary: "What members are: ready pods with their own addresses and target ports, or nodes \
+                 with their NodePorts. On OpenStack pods must be reachable from the load balancer's \
+                 subnet.",
+        example: "pod",
+        effect: service!(TargetType, target_type, |text| value::word(
+            text,
+            &[("pod", Target::Pod), ("node", Target::Node)]
+        )),
     },
     OptionRow {
         name: "algorithm",

@@ -14,6 +14,7 @@ use super::nodes::NodeSelector;
 use crate::listener::{Algorithm, HttpMethod, ProxyProtocol, Redirect, StatusCodes, TlsVersion};
 use crate::protection::Rate;
 use crate::rows::ServicePort;
+use crate::target::Target;
 
 /// Everything that annotations say about a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct ServiceOptions {
     pub sharing_key: Option<Given<String>>,
     /// Published in the status instead of the address.
     pub hostname: Option<Given<String>>,
+    /// Whether members are pods or nodes.
+    pub target_type: Option<Given<Target>>,
     /// Which nodes are members.
     pub node_selector: Option<Given<NodeSelector>>,
     /// Options that a single provider supports.

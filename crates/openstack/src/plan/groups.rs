@@ -57,6 +57,9 @@ fn is_to_join(view: &GroupView, group: &SecurityGroup) -> bool {
 /// Appends the group with the Service's rules.
 pub(crate) fn open(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
     let Some(view) = &have.groups else { return };
+    if view.frozen {
+        return;
+    }
     if !view.managed {
         return leave(have, plan);
     }

@@ -6,7 +6,8 @@
 
 mod gradual;
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use landfall_model::plan::Plan;
@@ -34,6 +35,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) body_limit: usize,
     /// Members are added and taken out one by one.
     pub(crate) serial: bool,
+    /// Batches follow each other with pauses.
+    pub(crate) paced: bool,
 }
 
 /// The members that are wanted against those that are there.
@@ -41,7 +44,7 @@ struct Comparison<'a> {
     index: HashMap<MemberKey, &'a Member>,
     wanted: &'a WantedPool,
     /// Those that are not there yet.
-    added: Vec<(IpAddr, &'a WantedMember)>,
+    added: Vec<(MemberKey, &'a WantedMember)>,
     /// Those that are not wanted any more.
     gone: Vec<&'a Member>,
     /// Whether one that stays differs.
@@ -61,6 +64,7 @@ pub(crate) fn plan(
         one_by_one(writer, wanted, there, plan);
         return;
     }
+    let wanted = &*with_predecessors(wanted, there);
     let compared = Comparison::of(wanted, there);
     if compared.is_equal() {
         return;
@@ -68,7 +72,7 @@ pub(crate) fn plan(
     let only_added = !compared.added.is_empty() && compared.gone.is_empty() && !compared.changed;
     if only_added && !there.is_empty() && writer.additive {
         let added = compared.added.iter();
-        let bodies = added.map(|(address, member)| MemberRequest::new(*address, member, None));
+        let bodies = added.map(|((address, _), it)| MemberRequest::new(*address, it, None));
         add(writer, wanted, there, bodies.collect(), plan);
         return;
     }
@@ -83,20 +87,16 @@ pub(crate) fn plan(
     }
     for (address, port) in compared.gone.iter().copied().filter_map(key_of) {
         let step = writer.delete(address, port);
-        plan.push_members(step, "no node of the Service has this address");
+        plan.push_members(step, "it is no member of the Service any more");
     }
     // Only the first of several requests is sent before the next look: it must get the pool further
     // each time.
-    let needed = |(address, member): &(&IpAddr, &WantedMember)| match compared.find(address, member)
-    {
-        Some(it) => differs(it, member),
+    let needed = |(key, member): &(&MemberKey, &WantedMember)| match compared.find(key) {
+        Some(it) => differs(it, member, wanted.pods),
         None => true,
     };
     let members = wanted.members.iter().filter(needed);
-    let bodies = members.map(|(address, member)| {
-        let there = compared.find(address, member);
-        as_it_stays(*address, member, there).0
-    });
+    let bodies = members.map(|(key, member)| as_it_stays(key.0, member, compared.find(key)).0);
     add(writer, wanted, there, bodies.collect(), plan);
 }
 
@@ -110,6 +110,7 @@ impl Writer<'_> {
             members,
             additive,
             leaves,
+            paced: self.paced,
         }
     }
 
@@ -146,12 +147,9 @@ impl Writer<'_> {
 impl<'a> Comparison<'a> {
     fn of(wanted: &'a WantedPool, there: &'a [Member]) -> Self {
         let index = there.iter().filter_map(|it| Some((key_of(it)?, it)));
-        let gone = there.iter().filter(|it| {
-            let key = key_of(it);
-            let member =
-                key.and_then(|(address, port)| Some((wanted.members.get(&address)?, port)));
-            member.is_none_or(|(member, port)| member.port != port)
-        });
+        let gone = there
+            .iter()
+            .filter(|it| key_of(it).is_none_or(|key| !wanted.members.contains_key(&key)));
         let mut compared = Self {
             index: index.collect(),
             wanted,
@@ -160,11 +158,11 @@ impl<'a> Comparison<'a> {
             changed: false,
             moved: 0,
         };
-        for (address, member) in &wanted.members {
-            match compared.find(address, member) {
-                None => compared.added.push((*address, member)),
+        for (key, member) in &wanted.members {
+            match compared.find(key) {
+                None => compared.added.push((*key, member)),
                 Some(it) if is_elsewhere(it, member) => compared.moved += 1,
-                Some(it) => compared.changed |= differs(it, member),
+                Some(it) => compared.changed |= differs(it, member, wanted.pods),
             }
         }
         compared
@@ -175,23 +173,27 @@ impl<'a> Comparison<'a> {
     }
 
     /// The member that is there for one that is wanted.
-    fn find(&self, address: &IpAddr, member: &WantedMember) -> Option<&'a Member> {
-        self.index.get(&(*address, member.port)).copied()
+    fn find(&self, key: &MemberKey) -> Option<&'a Member> {
+        self.index.get(key).copied()
     }
 
     fn reason(&self) -> String {
         match (self.added.len(), self.gone.len(), self.moved) {
-            (0, 0, 0) => "members differ from the nodes".to_owned(),
+            (0, 0, 0) => format!("members differ from the {}", self.kind()),
             (0, 0, moved) => format!("{moved} members have another subnet"),
-            (added, gone, _) => format!("{added} nodes were added, {gone} removed"),
+            (added, gone, _) => format!("{added} {} were added, {gone} removed", self.kind()),
         }
+    }
+
+    fn kind(&self) -> &'static str {
+        kind(self.wanted)
     }
 
     /// The requests for all members, as small as they can be.
     fn all_unnamed(&self) -> Vec<MemberRequest> {
         let members = self.wanted.members.iter();
         let mut all: Vec<MemberRequest> = members
-            .map(|(address, member)| as_it_stays(*address, member, self.find(address, member)).0)
+            .map(|(key, member)| as_it_stays(key.0, member, self.find(key)).0)
             .collect();
         all.iter_mut().for_each(unnamed);
         all
@@ -208,13 +210,13 @@ impl<'a> Comparison<'a> {
         };
         let mut list = Vec::new();
         let mut leaves = Vec::new();
-        for (address, member) in &self.wanted.members {
-            let there = self.find(address, member);
+        for (key, member) in &self.wanted.members {
+            let there = self.find(key);
             if there.is_some_and(|it| is_elsewhere(it, member)) && going > 0 {
                 going -= 1;
                 continue;
             }
-            let (body, after) = as_it_stays(*address, member, there);
+            let (body, after) = as_it_stays(key.0, member, there);
             list.push(body);
             leaves.push(after);
         }
@@ -241,12 +243,64 @@ impl<'a> Comparison<'a> {
     }
 }
 
+/// The members that are there and of another kind than those that are wanted: nodes where pods
+/// shall be, or pods where nodes shall be. A name tells, as only that of a pod contains a `/`; those
+/// that have none are of another kind if none of the wanted ones is there.
+pub(crate) fn predecessors<'a>(
+    wanted: &'a WantedPool,
+    there: &'a [Member],
+) -> impl Iterator<Item = &'a Member> {
+    let is_wanted = |it: &Member| key_of(it).is_some_and(|key| wanted.members.contains_key(&key));
+    let addresses: HashSet<IpAddr> = wanted.members.keys().map(|(address, _)| *address).collect();
+    let mut known = there.iter().filter_map(|it| it.address);
+    let replaced = !known.any(|address| addresses.contains(&address));
+    there.iter().filter(move |it| {
+        let other = if it.name.is_empty() {
+            replaced
+        } else {
+            it.name.contains('/') != wanted.pods
+        };
+        other && !is_wanted(it)
+    })
+}
+
+/// What is wanted, and beside it, as long as some of that is not there, its predecessors: what
+/// serves goes once all that takes its place has come.
+fn with_predecessors<'a>(wanted: &'a WantedPool, there: &[Member]) -> Cow<'a, WantedPool> {
+    let known: HashSet<MemberKey> = there.iter().filter_map(key_of).collect();
+    let mut both = Cow::Borrowed(wanted);
+    if wanted.members.keys().all(|key| known.contains(key)) {
+        return both;
+    }
+    for it in predecessors(wanted, there) {
+        let Some(key) = key_of(it) else { continue };
+        let stays = WantedMember {
+            name: it.name.clone(),
+            port: it.protocol_port,
+            subnet: it.subnet_id.clone(),
+            monitor_port: it.monitor_port,
+            weight: None,
+            backup: None,
+        };
+        both.to_mut().members.insert(key, stays);
+    }
+    both
+}
+
+/// What the members of a pool are called in reasons.
+fn kind(wanted: &WantedPool) -> &'static str {
+    if wanted.pods { "pods" } else { "nodes" }
+}
+
 /// For providers that take no batches. Members are identified by address and port alone, as they
 /// have names of another kind then.
 fn one_by_one(writer: Writer<'_>, wanted: &WantedPool, there: &[Member], plan: &mut Plan<Step>) {
-    for (address, member) in &wanted.members {
-        let key = Some((*address, member.port));
-        let mut same = there.iter().filter(|it| key_of(it) == key).peekable();
+    for (key, member) in &wanted.members {
+        let address = &key.0;
+        let mut same = there
+            .iter()
+            .filter(|it| key_of(it) == Some(*key))
+            .peekable();
         if same.peek().is_some() {
             if same.any(|it| stays(it, member) && weighs_otherwise(it, member)) {
                 let step = writer.update(*address, member.port, weighing(member));
@@ -257,14 +311,12 @@ fn one_by_one(writer: Writer<'_>, wanted: &WantedPool, there: &[Member], plan: &
         let mut body = MemberRequest::new(*address, member, None);
         let name = format!("member_{}_{address}_{}", member.name, member.port);
         body.name = Some(cut(name));
-        plan.push_members(writer.add(body), "a node was added");
+        plan.push_members(writer.add(body), "it is not there yet");
     }
-    for (address, port) in there.iter().filter_map(key_of) {
-        let member = wanted.members.get(&address);
-        let member_stays = member.filter(|it| it.port == port).is_some_and(|wanted| {
-            let mut same = there
-                .iter()
-                .filter(|it| key_of(it) == Some((address, port)));
+    for key in there.iter().filter_map(key_of) {
+        let (address, port) = key;
+        let member_stays = wanted.members.get(&key).is_some_and(|wanted| {
+            let mut same = there.iter().filter(|it| key_of(it) == Some(key));
             same.all(|it| stays(it, wanted))
         });
         if !member_stays {
@@ -297,12 +349,11 @@ fn add(
     }
     for members in chunks(bodies, writer.body_limit) {
         for body in &members {
-            let Some(address) = body.address else {
+            let Some(key) = body.address.zip(body.protocol_port) else {
                 continue;
             };
-            if let Some(member) = wanted.members.get(&address) {
-                let key = (address, member.port);
-                let (_, mut after) = as_it_stays(address, member, leaves.get(&key));
+            if let Some(member) = wanted.members.get(&key) {
+                let (_, mut after) = as_it_stays(key.0, member, leaves.get(&key));
                 if body.name.is_none() {
                     after.name.clear();
                 }
@@ -310,7 +361,7 @@ fn add(
             }
         }
         let step = writer.set(members, true, leaves.values().cloned().collect());
-        plan.push_members(step, format!("{total} nodes were added"));
+        plan.push_members(step, format!("{total} {} were added", kind(wanted)));
     }
 }
 
@@ -349,13 +400,14 @@ fn as_member(address: IpAddr, wanted: &WantedMember, there: Option<&Member>) -> 
 pub(crate) fn as_members(wanted: &WantedPool) -> Vec<Member> {
     let members = wanted.members.iter();
     members
-        .map(|(address, it)| as_member(*address, it, None))
+        .map(|((address, _), it)| as_member(*address, it, None))
         .collect()
 }
 
-fn differs(there: &Member, wanted: &WantedMember) -> bool {
-    // Without a name, a request for very many members was too large with names.
-    let renamed = !there.name.is_empty() && there.name != wanted.name;
+fn differs(there: &Member, wanted: &WantedMember, pods: bool) -> bool {
+    // Without a name, a request for very many members was too large with names. A pod may have the
+    // address of an earlier one: its name follows with the next change.
+    let renamed = !pods && !there.name.is_empty() && there.name != wanted.name;
     let failed = there.provisioning_status == Provisioning::Error;
     failed
         || renamed

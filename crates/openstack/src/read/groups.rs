@@ -8,17 +8,21 @@ use std::sync::Arc;
 
 use landfall_model::LoadBalancerSpec;
 use landfall_model::listener::{AllowedSources, ListenerKey};
+use landfall_model::provider::Target as MemberKind;
 use landfall_model::rows::Family;
 use tokio::time::Instant;
 
 use crate::client::ApiError;
 use crate::names::shared_group;
 use crate::objects::{Id, Port, SecurityGroup, server_of};
-use crate::observed::{Found, Goal, GroupView, Observed};
+use crate::observed::{Content, Found, Goal, GroupView, Observed};
+use crate::plan::diff::same_port;
+use crate::plan::members::predecessors;
 use crate::provider::OpenStack;
 use crate::read::ObserveError;
 use crate::read::floating_ips::{FRESH, ago};
 use crate::settings::Groups;
+use crate::target::Target;
 use crate::target::choice::is_ovn;
 use exposed::exposed;
 
@@ -55,28 +59,21 @@ impl OpenStack {
         let Goal::Exists(target) = &have.goal else {
             return Ok(None);
         };
-        let managed = self.settings.conf.manage_security_groups;
-        let groups = if managed {
+        let of_nodes = self.settings.conf.manage_security_groups;
+        // What lets load balancers through to pods is the operator's.
+        let managed = of_nodes && spec.target == MemberKind::Node;
+        let groups = if of_nodes {
             self.all_groups(ago(FRESH)).await?
         } else {
             self.left_groups().await?
         };
-        let own_there = groups.iter().find(|it| it.name == have.names.group);
-        let shared = shared_group(&self.settings.cluster);
         if !managed {
-            let mut view = GroupView {
-                own: true,
-                name: have.names.group.clone(),
-                group: own_there.cloned(),
-                shared: groups.iter().find(|it| it.name == shared).cloned(),
-                former: self.former_groups(&have.names, &groups).await?,
-                ..GroupView::default()
-            };
-            self.find_leaving(&mut view, &[]).await?;
-            let some = view.group.is_some() || view.shared.is_some() || !view.former.is_empty();
-            return Ok(some.then_some(view));
+            let frozen = of_nodes && may_have_nodes(target, have);
+            return self.unmanaged_view(have, &groups, frozen).await;
         }
-        let own = self.settings.groups == Groups::PerService || own_there.is_some();
+        let own_there = groups.iter().any(|it| it.name == have.names.group);
+        let shared = shared_group(&self.settings.cluster);
+        let own = self.settings.groups == Groups::PerService || own_there;
         let balancer = match &have.found {
             Found::One { balancer, .. } => Some(balancer),
             _ => None,
@@ -122,6 +119,32 @@ impl OpenStack {
         view.publishes_first = self.publishes_first(spec, have, &view);
         view.exposed = exposed(spec, target, &view, &groups).filter(|_| ovn);
         Ok(Some(view))
+    }
+
+    /// What a Service has of groups that shall have nothing in them; `None`: nothing.
+    async fn unmanaged_view(
+        &self,
+        have: &Observed,
+        groups: &[SecurityGroup],
+        frozen: bool,
+    ) -> Result<Option<GroupView>, ObserveError> {
+        let shared = shared_group(&self.settings.cluster);
+        let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
+        let mut view = GroupView {
+            own: true,
+            name: have.names.group.clone(),
+            group: find(&have.names.group),
+            shared: find(&shared),
+            former: self.former_groups(&have.names, groups).await?,
+            frozen,
+            ..GroupView::default()
+        };
+        if !frozen {
+            self.memory().guarded.remove(have.names.rule_uid());
+        }
+        self.find_leaving(&mut view, &[]).await?;
+        let some = view.group.is_some() || view.shared.is_some() || !view.former.is_empty();
+        Ok(some.then_some(view))
     }
 
     /// The ports of the nodes, by server and address.
@@ -209,6 +232,25 @@ impl OpenStack {
         }
         Ok(Some(view))
     }
+}
+
+/// Whether nodes may still be members of a load balancer whose members shall be pods.
+fn may_have_nodes(target: &Target, have: &Observed) -> bool {
+    let graph = match &have.content {
+        Content::AsWanted => return false,
+        Content::Unread => return have.found.balancer().is_some(),
+        Content::Graph(graph) => graph,
+    };
+    let mut pools = target.listeners.iter().filter_map(|wanted| {
+        let mut there = graph.listeners.iter();
+        let listener = there.find(|listener| same_port(wanted, listener))?;
+        Some((&wanted.pool, graph.pool_of(listener)?))
+    });
+    pools.any(|(wanted, pool)| {
+        predecessors(wanted, graph.members_of(pool))
+            .next()
+            .is_some()
+    })
 }
 
 /// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use landfall_model::LoadBalancerSpec;
 use landfall_model::intent::NodeTarget;
+use landfall_model::provider::Target;
 
 use crate::client::ApiError;
 use crate::objects::{Id, Port, server_of};
@@ -37,7 +38,7 @@ impl OpenStack {
         else {
             return Ok(None);
         };
-        if spec.nodes.is_empty() {
+        if spec.nodes.is_empty() || spec.target == Target::Pod {
             return Ok(None);
         }
         let Some(subnet) = self.subnet(id).await? else {

@@ -1,7 +1,10 @@
 //! Reads what a Service has that asks for a load balancer, as far as what it asks for needs.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
+use landfall_model::provider::Target as MemberKind;
 use landfall_model::rows::Family;
 use landfall_model::{Intent, LoadBalancerSpec, Reason};
 use tokio::time::Instant;
@@ -17,7 +20,7 @@ use crate::observed::{Content, Found, Goal, Observed};
 use crate::plan;
 use crate::provider::OpenStack;
 use crate::target::choice::{Choice, choose};
-use crate::target::{self, Basis, Notice, Target};
+use crate::target::{self, Basis, Notice, Target, pods};
 
 impl OpenStack {
     /// Reads what there is of one load balancer of a Service: the only one, or that of the second
@@ -54,8 +57,9 @@ impl OpenStack {
             self.complete_choice(&mut choice, spec, &found, place)
                 .await?,
         );
-        let (spec, unguarded) = self.with_reachable_members(spec, &choice, features).await?;
-        notices.extend(unguarded);
+        let reachable = self.with_reachable_members(spec, &choice, &found, features);
+        let (spec, left_out) = reachable.await?;
+        notices.extend(left_out);
         let certificates = self.read_certificates(intent, Some(&*spec), &names).await;
         let basis = Basis {
             intent,
@@ -178,8 +182,18 @@ impl OpenStack {
         &self,
         spec: &'a LoadBalancerSpec,
         choice: &Choice,
+        found: &Found,
         features: Features,
     ) -> Result<(Cow<'a, LoadBalancerSpec>, Option<Notice>), ObserveError> {
+        if spec.target == MemberKind::Pod {
+            let mut spec = spec.clone();
+            pods::keep_family(&mut spec, choice.family(), features);
+            let mut balancers = self.balancers_beside(found.balancer()).await;
+            balancers.extend(&spec.address.held);
+            let barred = pods::leave_out(&mut spec, &balancers);
+            let notice = barred.map(|reason| ("MemberNotAllowed", reason));
+            return Ok((Cow::Owned(spec), notice));
+        }
         let mut spec = Cow::Borrowed(spec);
         if let Some(inside) = self.inside_member_subnet(&spec, choice).await? {
             spec = Cow::Owned(inside);
@@ -189,6 +203,25 @@ impl OpenStack {
         };
         let notice = ("LoadBalancerNodesUnguarded", reason);
         Ok((Cow::Owned(guarded), Some(notice)))
+    }
+
+    /// The addresses of the project's load balancers in the network of this one, or in any.
+    async fn balancers_beside(&self, balancer: Option<&LoadBalancer>) -> BTreeSet<IpAddr> {
+        let Some((_, rows)) = self.lists.roster.at_hand().await else {
+            return BTreeSet::new();
+        };
+        let network = balancer.and_then(|it| it.vip_network_id.as_ref());
+        let beside = rows.iter().map(|(row, _)| row).filter(|row| {
+            let other = row.vip_network_id.as_ref();
+            network.is_none() || other.is_none() || other == network
+        });
+        let vips = beside.flat_map(|row| {
+            let further = row.additional_vips.iter();
+            row.vip_address
+                .into_iter()
+                .chain(further.filter_map(|vip| vip.ip_address))
+        });
+        vips.collect()
     }
 
     /// Reads what is in the load balancer, and whether what the target names is there: the

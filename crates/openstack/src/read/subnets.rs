@@ -2,6 +2,7 @@
 
 use landfall_model::dialect::Given;
 use landfall_model::intent::NodeTarget;
+use landfall_model::provider::Target as MemberKind;
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
@@ -41,7 +42,7 @@ impl OpenStack {
         if choice.port.is_none() {
             choice.vip_subnet.clone_from(&subnet);
         }
-        if choice.member_subnet.is_none() {
+        if choice.member_subnet.is_none() && spec.target == MemberKind::Node {
             choice.member_subnet = subnet;
         }
         Ok(())

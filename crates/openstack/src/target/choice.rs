@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use landfall_config::cloud_conf::{ClassConf, FloatingConf};
 use landfall_config::patterns::{NamePattern, TagExpression};
 use landfall_model::dialect::Given;
+use landfall_model::provider::Target;
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::{Code, Intent, LoadBalancerSpec, Reason};
 
@@ -107,9 +108,11 @@ pub fn choose(
     };
     let member_subnet = value(cloud.member_subnet.as_ref())
         .or(of_class(|it| &it.member_subnet_id))
-        .or(conf.member_subnet_id.as_ref())
-        .or(conf.subnet_id.as_ref())
-        .or(resolved_subnet);
+        .or(conf.member_subnet_id.as_ref());
+    // Pods are reached over the routers of the VIP's subnet, unless another one is named for them.
+    let nodes_subnet = conf.subnet_id.as_ref().or(resolved_subnet);
+    let nodes_subnet = nodes_subnet.filter(|_| spec.target == Target::Node);
+    let member_subnet = member_subnet.or(nodes_subnet);
     let floating = floating(intent, class, &conf.floating, &mut problems);
     let set = |given: Option<&Given<String>>, configured: &Option<String>| {
         let text = value(given).or(configured.as_ref());

@@ -18,6 +18,9 @@ const LONGEST_CODES: usize = 64;
 impl ListenerBuilder<'_> {
     pub(super) fn monitor(&mut self, index: usize, listener: &Listener) -> Option<WantedMonitor> {
         let monitor = listener.pool.monitor.as_ref()?;
+        if self.lacks_monitor_of_pods() {
+            return None;
+        }
         let transport = listener.key.protocol;
         let udp = transport == Protocol::Udp;
         let get = || Some(("GET".to_owned(), HEALTHZ.to_owned(), "200".to_owned()));

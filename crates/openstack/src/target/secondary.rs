@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use landfall_model::intent::{AddressSpec, NodeTarget};
 use landfall_model::listener::{AllowedSources, Pool};
+use landfall_model::provider::Target;
 use landfall_model::rows::{Family, FamilyPolicy};
 use landfall_model::status::RECORD;
 use landfall_model::{Intent, Listener, LoadBalancerSpec, Member, Protocol};
@@ -30,8 +31,8 @@ pub(crate) fn derived(intent: &Intent, family: Family, spec: Option<LoadBalancer
     }
 }
 
-/// The spec with everything in the second family; and whether nodes have addresses of it. Where
-/// none has, members keep those that they have, as far as load balancers can translate.
+/// The spec with everything in the second family; and whether nodes, or pods, have addresses of it.
+/// Where none has, members keep those that they have, as far as load balancers can translate.
 pub(crate) fn in_family(
     spec: &LoadBalancerSpec,
     family: Family,
@@ -53,13 +54,20 @@ pub(crate) fn in_family(
             });
         }
     }
-    let own = !moved.is_empty();
-    if !own {
+    if moved.is_empty() {
         nodes.clone_from(&spec.nodes);
     }
+    let pods = spec.target == Target::Pod;
+    let fits = |member: &Member| Family::of(member.address.ip()) == family;
+    let mut members = spec.listeners.iter().flat_map(|it| &it.pool.members);
+    let own = if pods {
+        members.any(fits)
+    } else {
+        !moved.is_empty()
+    };
     let member = |member: &Member, translated: bool| {
-        if translated {
-            return Some(member.clone());
+        if translated || pods {
+            return Some(member.clone()).filter(|it| translated || fits(it));
         }
         let address = moved.get(&member.address.ip())?;
         Some(Member {
@@ -114,8 +122,12 @@ pub(crate) fn unreachable(
     } else {
         format!("port {}", listener.key)
     };
+    let kind = match spec.target {
+        Target::Pod => "pod",
+        Target::Node => "node",
+    };
     Some(format!(
-        "no node has an {family} address, and {why} needs members of the VIP's family"
+        "no {kind} has an {family} address, and {why} needs members of the VIP's family"
     ))
 }
 

@@ -83,6 +83,7 @@ impl ListenerBuilder<'_> {
                     .remedy("remove it, or choose another provider of Octavia"),
             );
         }
+        self.check_pods();
         self.check_unused(wanted);
     }
 
@@ -121,10 +122,14 @@ impl ListenerBuilder<'_> {
     /// OVN keeps the client's address, so that groups on the nodes can filter; otherwise nothing
     /// does.
     fn check_unfiltered(&mut self) {
-        if self.features.ovn && self.settings.conf.manage_security_groups {
+        if self.features.ovn && self.settings.conf.manage_security_groups && !self.has_pods() {
             return;
         }
-        let why = if self.features.ovn {
+        let why = if self.features.ovn && self.has_pods() {
+            "the provider ovn does not filter by source, and security groups of pods are not \
+            managed"
+                .to_owned()
+        } else if self.features.ovn {
             "the provider ovn does not filter by source, and security groups are not managed"
                 .to_owned()
         } else {

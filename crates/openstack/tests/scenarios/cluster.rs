@@ -8,7 +8,7 @@ use landfall_engine::report::Event;
 use landfall_engine::{Report, ReportError};
 use landfall_model::listener::Certificate;
 use landfall_model::marks::managed_annotations;
-use landfall_model::rows::{Fact, NodeRow, SecretRow, ServiceRow};
+use landfall_model::rows::{Fact, NodeRow, SecretRow, ServiceRow, SliceRow};
 use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 use tokio::sync::mpsc;
@@ -22,6 +22,7 @@ struct State {
     services: BTreeMap<ServiceKey, ServiceRow>,
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
     secrets: BTreeMap<ServiceKey, Arc<SecretRow>>,
+    slices: BTreeMap<ServiceKey, Arc<SliceRow>>,
     events: Vec<(String, Event)>,
     writes: usize,
     /// So many times the status can't be written.
@@ -80,9 +81,10 @@ impl Cluster {
         let state = self.state();
         let nodes = state.nodes.values().cloned().map(Fact::Node);
         let secrets = state.secrets.values().cloned().map(Fact::Secret);
+        let slices = state.slices.values().cloned().map(Fact::Slice);
         let services = state.services.values().cloned().map(Arc::new);
         let services = services.map(Fact::Service);
-        let all = nodes.chain(secrets).chain(services);
+        let all = nodes.chain(secrets).chain(slices).chain(services);
         all.chain([Fact::Synced]).collect()
     }
 
@@ -133,6 +135,19 @@ impl Cluster {
         let mut state = self.state();
         state.nodes.insert(node.name.clone(), node.clone());
         state.report(Fact::Node(node));
+    }
+
+    pub fn put_slice(&self, slice: Arc<SliceRow>) {
+        let mut state = self.state();
+        state.slices.insert(slice.key.clone(), slice.clone());
+        state.report(Fact::Slice(slice));
+    }
+
+    pub fn remove_slice(&self, name: &str) {
+        let mut state = self.state();
+        let key = ServiceKey::new("default", name);
+        state.slices.remove(&key);
+        state.report(Fact::SliceGone(key));
     }
 
     /// A Secret of type `kubernetes.io/tls` in the namespace `default`.

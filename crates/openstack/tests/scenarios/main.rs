@@ -43,6 +43,7 @@ mod monitors;
 mod neighbours;
 mod others;
 mod parting;
+mod pods;
 mod pools;
 mod pure;
 mod queued;

@@ -20,13 +20,6 @@ impl Decider {
         }
     }
 
-    /// Leaves the packets of addresses alone that other hosts have.
-    pub(super) fn leave_to_hosts(&mut self) {
-        if let Some(plane) = &mut self.plane {
-            plane.take_refused(self.board.refused());
-        }
-    }
-
     fn take_facts_at(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
         let holders = addresses.into_iter().flat_map(|it| self.board.holders(it));
         let keys: BTreeSet<ServiceKey> = holders.cloned().collect();

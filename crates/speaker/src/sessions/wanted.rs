@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use landfall_bgp::driver::Neighbor;
+use landfall_bfd::packet::authentication::Key;
+use landfall_bfd::table::{Path, Wanted as BfdWanted};
+use landfall_bgp::driver::{Neighbor, Statuses};
 use landfall_bgp::peer::{Mode, Password, PeerAddress};
 use landfall_bgp::route::{Attributes, Routes};
 use landfall_bgp::status::{State, Status};
-use landfall_metallb::PASSIVE;
+use landfall_metallb::{KEY_SECRET, PASSIVE};
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason, annotation_field};
 
 use super::about;
-use crate::peers::PeerSpec;
+use crate::peers::{BfdKeySpec, PeerSpec};
 use crate::routing::Routing;
 
 /// What is known of the Secrets that peers name.
@@ -76,6 +78,12 @@ pub(super) fn neighbors(routing: &Routing, passwords: &Passwords, is_stopping: b
     made
 }
 
+/// Returns whether all routers are asked to prefer other nodes. At a stop then withdraws
+/// everything, also from those that would keep the routes of a speaker that restarts.
+pub(super) const fn is_drained(routing: &Routing, is_stopping: bool) -> bool {
+    routing.is_leaving || (is_stopping && !routing.is_to_return())
+}
+
 /// Returns what is wrong with routers that are to begin sessions with a node that does not listen.
 pub(super) fn unheard(routing: &Routing) -> impl Iterator<Item = (Arc<str>, Reason)> {
     let passive = routing.peers.iter();
@@ -86,6 +94,70 @@ pub(super) fn unheard(routing: &Routing) -> impl Iterator<Item = (Arc<str>, Reas
         let at = annotation_field(PASSIVE);
         (Arc::clone(name), about(name, message, remedy).at(at))
     })
+}
+
+/// Returns what BFD is to watch, and the path to each router that it watches.
+pub(super) fn paths(
+    routing: &Routing,
+    statuses: &Statuses,
+    passwords: &Passwords,
+) -> (BfdWanted, BTreeMap<Arc<str>, Path>) {
+    let (mut wanted, mut watched) = (BfdWanted::new(), BTreeMap::new());
+    for (name, desired) in &routing.peers {
+        let Some((path, settings)) = &desired.bfd else {
+            continue;
+        };
+        let (mut path, mut settings) = (path.clone(), settings.clone());
+        if path.peer.is_unspecified() {
+            // The address at the other end of an interface is known once the session is up.
+            let agreed = statuses.get(name).and_then(|it| it.agreed.as_ref());
+            let Some(remote) = agreed.map(|it| it.remote.ip()) else {
+                continue;
+            };
+            path.peer = remote;
+        }
+        if let Some(spec) = &desired.bfd_key {
+            // Without it no packet would be taken.
+            let Ok(Some(key)) = bfd_key(name, spec, passwords) else {
+                continue;
+            };
+            settings.authentication = Some(key);
+        }
+        wanted.insert(path.clone(), settings);
+        watched.insert(Arc::clone(name), path);
+    }
+    (wanted, watched)
+}
+
+/// Returns the key of BFD with a router; `None`: it is not known yet.
+///
+/// # Errors
+/// Why there is none that can be used.
+pub(super) fn bfd_key(
+    name: &str,
+    spec: &BfdKeySpec,
+    passwords: &Passwords,
+) -> Result<Option<Key>, Box<Reason>> {
+    let secret = &spec.secret;
+    let refusal = |message: String| {
+        let remedy = "write a key of 1 to 20 bytes under password into the Secret of type \
+                      kubernetes.io/basic-auth that the BFDProfile names";
+        let message = format!("BFD does not watch the router: {message}");
+        Box::new(about(name, &message, remedy).at(annotation_field(KEY_SECRET)))
+    };
+    let Some(known) = passwords.get(secret) else {
+        return Ok(None);
+    };
+    match (&known.password, &known.problem) {
+        // What can't be read any more stays as it was.
+        (Some(password), _) => {
+            let key = Key::new(spec.method, spec.id, password.reveal());
+            let key = key.map_err(|error| refusal(format!("Secret {secret}: {error}")));
+            key.map(Some)
+        }
+        (None, Some(problem)) => Err(refusal(problem.clone())),
+        (None, None) => Ok(None),
+    }
 }
 
 fn drained(routes: &Routes) -> Routes {
@@ -130,9 +202,11 @@ pub(super) fn address(desired: &PeerSpec) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::{Duration, Instant};
 
+    use landfall_bfd::packet::authentication::Method;
+    use landfall_bfd::session::Settings;
     use landfall_bgp::error::{ConnectProblem, SessionError};
     use landfall_bgp::notification::Notification;
     use landfall_bgp::peer::{Families, Hops, Peer, RemoteAsn, Timers};
@@ -140,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn tor() -> PeerSpec {
+    pub fn tor() -> PeerSpec {
         let asn = |number| std::num::NonZeroU32::new(number).unwrap();
         PeerSpec {
             peer: Peer {
@@ -161,10 +235,11 @@ mod tests {
             secret: None,
             password_problem: None,
             bfd: None,
+            bfd_key: None,
         }
     }
 
-    fn failed(error: SessionError) -> Status {
+    pub fn failed(error: SessionError) -> Status {
         Status {
             state: State::Idle,
             since: Instant::now(),
@@ -268,6 +343,109 @@ mod tests {
             assert!(said.message.starts_with(&named), "{said}");
             assert!(said.remedy.contains(remedy), "{said}");
         }
+    }
+
+    #[test]
+    fn a_key_of_bfd_comes_from_its_secret_and_one_that_is_missing_or_too_long_is_named() {
+        let secret = ServiceKey::new("metallb-system", "bfd");
+        let spec = BfdKeySpec {
+            secret: secret.clone(),
+            id: 7,
+            method: Method::KeyedSha1,
+        };
+        let key = |known: Option<Known>| {
+            let passwords = known.map(|known| (secret.clone(), known));
+            bfd_key("tor", &spec, &passwords.into_iter().collect())
+        };
+        let of = |text: &str| Known {
+            password: Some(Password::new(text).unwrap()),
+            problem: None,
+        };
+        assert_eq!(key(None), Ok(None));
+        let expected = Key::new(Method::KeyedSha1, 7, b"a good key").unwrap();
+        assert_eq!(key(Some(of("a good key"))), Ok(Some(expected.clone())));
+        let unread = Some("it can't be read".to_owned());
+        let kept = Known {
+            problem: unread.clone(),
+            ..of("a good key")
+        };
+        assert_eq!(key(Some(kept)), Ok(Some(expected)));
+        let missing = Known {
+            password: None,
+            problem: unread,
+        };
+        for (known, why) in [
+            (missing, "it can't be read"),
+            (of(&"x".repeat(21)), "not 21"),
+        ] {
+            let reason = key(Some(known)).unwrap_err();
+            assert!(reason.message.contains("BGPPeer tor"), "{reason}");
+            assert!(reason.message.contains(why), "{reason}");
+            assert!(reason.remedy.contains("1 to 20 bytes"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn bfd_watches_a_router_with_its_key_and_not_before_the_key_is_known() {
+        let secret = ServiceKey::new("metallb-system", "bfd");
+        let path = Path {
+            peer: [192, 0, 2, 254].into(),
+            hops: landfall_bfd::table::Hops::Single,
+            interface: None,
+            vrf: None,
+            local: None,
+        };
+        let mut keyed = tor();
+        keyed.bfd = Some((path.clone(), Settings::default()));
+        let mut plain = keyed.clone();
+        keyed.bfd_key = Some(BfdKeySpec {
+            secret: secret.clone(),
+            id: 7,
+            method: Method::MeticulousKeyedSha1,
+        });
+        let of = |desired: &PeerSpec, passwords: &Passwords| {
+            let routing = Routing {
+                peers: [("tor".into(), desired.clone())].into(),
+                ..Routing::default()
+            };
+            let (wanted, watched) = paths(&routing, &Statuses::new(), passwords);
+            assert_eq!(wanted.len(), watched.len());
+            wanted.get(&path).map(|it| it.authentication.clone())
+        };
+        let known = Known {
+            password: Some(Password::new("a good key").unwrap()),
+            problem: None,
+        };
+        let passwords = Passwords::from([(secret, known)]);
+        let key = Key::new(Method::MeticulousKeyedSha1, 7, b"a good key").unwrap();
+        assert_eq!(of(&keyed, &Passwords::new()), None);
+        assert_eq!(of(&keyed, &passwords), Some(Some(key)));
+        assert_eq!(of(&plain, &passwords), Some(None));
+        // A router at the other end of an interface, before its address is known.
+        plain.bfd = Some((
+            Path {
+                peer: std::net::Ipv6Addr::UNSPECIFIED.into(),
+                ..path.clone()
+            },
+            Settings::default(),
+        ));
+        assert_eq!(of(&plain, &passwords), None);
+    }
+
+    #[test]
+    fn routes_outlive_a_stop_only_where_the_node_is_to_start_a_speaker_again() {
+        let drained = |is_leaving, is_unready, is_stopping| {
+            let routing = Routing {
+                is_leaving,
+                is_unready,
+                ..Routing::default()
+            };
+            is_drained(&routing, is_stopping)
+        };
+        // A node that is not ready goes on, as far as routers are concerned, while its speaker does.
+        assert!(!drained(false, true, false) && drained(false, true, true));
+        assert!(!drained(false, false, false) && !drained(false, false, true));
+        assert!(drained(true, false, false) && drained(true, false, true));
     }
 
     #[test]

@@ -11,9 +11,11 @@ mod explain;
 #[expect(dead_code, reason = "shared with the tests of announcing")]
 #[path = "../../../l2/tests/it/lab.rs"]
 mod lab;
+mod leftovers;
 mod machine;
 mod network;
 mod plane;
 mod routes;
+mod session_states;
 mod status;
 mod support;

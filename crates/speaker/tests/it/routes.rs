@@ -133,6 +133,38 @@ fn only_the_router_begins_the_session_where_an_annotation_says_so() {
 }
 
 #[test]
+fn the_key_of_bfd_is_in_the_secret_that_an_annotation_of_the_profile_names() {
+    let shape: wire::Resource = serde_json::from_value(json!({
+        "apiVersion": "metallb.io/v1beta1", "kind": "BFDProfile",
+        "metadata": {"name": "fast", "namespace": "metallb-system",
+            "annotations": {"landfall.dev/bfd-key-secret": "bfd",
+                "landfall.dev/bfd-key-id": "7"}},
+        "spec": {},
+    }))
+    .unwrap();
+    let profile = shape.into_row(ResourceKind::BfdProfile).unwrap();
+    let with = |spec: &Value| {
+        let facts = [Fact::Resource(Arc::new(profile.clone())), peer("tor", spec)];
+        speaker("node-a", facts).routing().peers["tor"].clone()
+    };
+    let secret = |name| ServiceKey::new("metallb-system", name);
+    let watched = with(&json!({"bfdProfile": "fast", "passwordSecret": {"name": "tor"}}));
+    let key = watched.bfd_key.as_ref().unwrap();
+    let method = landfall_bfd::packet::authentication::Method::KeyedSha1;
+    assert_eq!(
+        (&key.secret, key.id, key.method),
+        (&secret("bfd"), 7, method)
+    );
+    let secrets: Vec<_> = watched.secrets().cloned().collect();
+    assert_eq!(secrets, [secret("tor"), secret("bfd")]);
+    let other = with(&json!({}));
+    assert_eq!(
+        (other.bfd_key.is_none(), other.secrets().count()),
+        (true, 0)
+    );
+}
+
+#[test]
 fn an_aggregate_stays_until_the_last_service_in_it_is_gone() {
     let mut facts = service("web", "192.0.2.1");
     facts.extend(service("api", "192.0.2.130"));
@@ -327,6 +359,13 @@ fn a_node_that_is_cordoned_or_about_to_go_asks_routers_to_prefer_others() {
         [(true, false), (false, false), (false, true), (false, false)].map(|it| asks(it.0, it.1)),
         [true, false, true, false]
     );
+    // One that is not ready asks nothing of routers; a speaker of it that stops is not expected back.
+    for ready in [false, true] {
+        let row = node("node-a", "10.0.0.1").with(|row| row.ready = ready);
+        decider.take_facts(vec![Fact::Node(row.row())]);
+        assert_eq!(decider.routing().is_to_return(), ready);
+        assert!(!decider.routing().is_leaving);
+    }
     // Another node does not concern this one, and MetalLB's speakers take no notice at all.
     let cordoned = |name| node(name, "10.0.0.1").with(|row| row.cordoned = true).row();
     decider.take_facts(vec![Fact::Node(cordoned("node-b"))]);

@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use crate::routes::{service, speaker};
 use crate::support::{peer, resource};
 
-/// An API server with one kind of objects, and what was asked of it.
+/// An API server with objects whose names begin with their kind, and what was asked of it.
 #[derive(Debug, Default)]
-struct Server {
-    objects: Mutex<BTreeMap<String, Value>>,
+pub struct Server {
+    pub objects: Mutex<BTreeMap<String, Value>>,
     writes: Mutex<Vec<String>>,
     is_away: Mutex<bool>,
     /// Objects of others can't be deleted.
@@ -27,18 +27,27 @@ struct Server {
 }
 
 impl Server {
-    fn wrote(&self, what: String) -> Result<(), ReportError> {
+    fn asks(&self) -> Result<(), ReportError> {
         if *self.is_away.lock().unwrap() {
             return Err(ReportError::Failed {
                 what: "own status",
                 why: "away".to_owned(),
             });
         }
+        Ok(())
+    }
+
+    fn wrote(&self, what: String) -> Result<(), ReportError> {
+        self.asks()?;
         self.writes.lock().unwrap().push(what);
         Ok(())
     }
 
-    fn take_writes(&self) -> Vec<String> {
+    pub fn set_away(&self, is_away: bool) {
+        *self.is_away.lock().unwrap() = is_away;
+    }
+
+    pub fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }
 }
@@ -49,8 +58,9 @@ impl OwnReport for Server {
         object: &OwnObject,
         status: &S,
     ) -> Result<(), ReportError> {
-        let labels = &object.labels;
-        self.wrote(format!("write {}", labels["metallb.io/service-name"]))?;
+        let service = object.labels.get("metallb.io/service-name");
+        let what = service.unwrap_or(&object.name);
+        self.wrote(format!("write {what}"))?;
         let status = serde_json::to_value(status).unwrap();
         let name = object.name.clone();
         self.objects.lock().unwrap().insert(name, status);
@@ -75,12 +85,24 @@ impl OwnReport for Server {
 
     async fn list_own<S: DeserializeOwned + Send>(
         &self,
-        _: &OwnKind,
+        kind: &OwnKind,
         selector: &str,
     ) -> Result<Vec<(String, Option<S>)>, ReportError> {
-        let node = selector.strip_prefix("metallb.io/node=").unwrap();
+        self.asks()?;
+        let prefix = match kind.kind {
+            "ServiceL2Status" => "l2-",
+            "ServiceBGPStatus" => "bgp-",
+            _ => "session-",
+        };
         let objects = self.objects.lock().unwrap();
-        let of_node = objects.iter().filter(|(_, status)| status["node"] == node);
+        let of_kind = objects.iter().filter(|(name, _)| name.starts_with(prefix));
+        let of_node = of_kind.filter(|(_, status)| {
+            let node = status["node"].as_str().unwrap();
+            match selector.split_once(" notin (") {
+                Some((_, names)) => names.trim_end_matches(')').split(',').all(|it| it != node),
+                None => selector.ends_with(&format!("/node={node}")),
+            }
+        });
         let read = of_node.map(|(name, status)| {
             let status = serde_json::from_value(status.clone()).ok();
             (name.clone(), status)

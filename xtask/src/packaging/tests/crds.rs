@@ -158,6 +158,7 @@ fn the_chart_has_the_same_definitions_and_every_kind_that_is_watched_has_one() {
             expected.insert(format!("{plural}.metallb.io {version}"));
         }
     }
+    expected.insert("bgpsessionstates.landfall.dev v1alpha1".to_owned());
     assert_eq!(defined, expected);
 }
 

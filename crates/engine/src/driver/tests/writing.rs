@@ -1,6 +1,9 @@
 //! What is written on a Service: finalizer and status, whatever else writes them, and whatever
 //! becomes of an answer.
 
+use landfall_model::status::ACCEPTED_VERSION;
+use landfall_model::wire::accepted_from_text;
+
 use super::*;
 
 /// What is on a Service from before the first write to the outside.
@@ -177,4 +180,36 @@ async fn a_new_service_costs_two_writes_and_a_restart_none() {
     assert_eq!(ours, ["delete default/s7", "unfinalize default/s7"]);
     lab.stop().await;
     restarted.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_version_is_not_accepted_when_the_status_of_the_one_before_is_confirmed() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let current = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    let mut edited = current.clone();
+    edited
+        .annotations
+        .insert("landfall.dev/drain".to_owned(), "soon".to_owned());
+    // The edit was made before the status was written, and the watch sends them in this order.
+    let mut before = edited.clone();
+    before.status.conditions.clear();
+    lab.source
+        .facts
+        .send(Fact::Service(Arc::new(before)))
+        .await
+        .unwrap();
+    lab.apply(Arc::new(edited)).await;
+    lab.until("the edit is refused", |rows| {
+        let accepted = rows[&key("a")].status.condition(ConditionType::Accepted);
+        accepted.is_some_and(|condition| !condition.status)
+    })
+    .await;
+    lab.until_ready().await;
+    let row = lab.source.rows.lock().unwrap()[&key("a")].clone();
+    let accepted = accepted_from_text(&row.status.marks[ACCEPTED_VERSION], &row).unwrap();
+    assert_eq!(accepted.annotations, current.annotations);
+    lab.stop().await;
 }

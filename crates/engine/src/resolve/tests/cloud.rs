@@ -393,3 +393,60 @@ fn a_removal_carries_the_options_of_the_cloud_and_our_marks() {
         assert_eq!(intent.marks[RECORD], "v1");
     }
 }
+
+/// A Service with a pod, in a cloud.
+fn with_a_pod(service: ServiceBuilder) -> Intent {
+    let slice = landfall_testkit::slice("web").port("", 8080);
+    let node = node("a", "10.1.0.1").row();
+    let slice = Fact::Slice(slice.ready("10.244.0.1").row());
+    let world = world([Fact::Node(node), slice]);
+    resolve(&service.row(), &world, &in_cloud()).unwrap()
+}
+
+#[test]
+fn a_service_in_a_cloud_may_have_pods_as_members() {
+    let addresses = |intent: &Intent| -> Vec<String> {
+        let spec = intent.load_balancer.as_ref().unwrap();
+        let members = spec.listeners[0].pool.members.iter();
+        members.map(|it| it.address.to_string()).collect()
+    };
+    let service = |target: &str| {
+        let service = web().node_port(30080).local().with(|row| {
+            row.health_check_node_port = Some(number(32000));
+        });
+        with_a_pod(service.annotated("landfall.dev/target-type", target))
+    };
+    let pods = service("pod");
+    assert_eq!(addresses(&pods), ["10.244.0.1:8080"]);
+    assert_eq!(pods.remarks, []);
+    let spec = pods.load_balancer.unwrap();
+    assert_eq!((spec.target, spec.health_check_port), (Target::Pod, None));
+    assert!(spec.has_nodes);
+    // Nodes show where the cluster is.
+    assert_eq!(spec.nodes.len(), 1);
+    assert_eq!(spec.listeners[0].pool.monitor, None);
+    let nodes = service("node");
+    assert_eq!(addresses(&nodes), ["10.1.0.1:30080"]);
+    assert!(nodes.load_balancer.unwrap().health_check_port.is_some());
+}
+
+#[test]
+fn a_node_selector_beside_pods_has_no_effect_and_is_reported() {
+    let service = web().annotated("landfall.dev/target-type", "pod");
+    let intent = with_a_pod(service.annotated(SELECTOR, "pool=edge"));
+    let [remark] = &intent.remarks[..] else {
+        panic!("{:?}", intent.remarks)
+    };
+    assert_eq!(remark.code, Code::OptionNotApplicable);
+    assert_eq!(remark.field, Some(annotation_field(SELECTOR)));
+}
+
+#[test]
+fn where_members_are_always_pods_only_that_may_be_asked_for() {
+    let service = |target: &str| web().annotated("landfall.dev/target-type", target);
+    assert!(validated(service("pod"), &one_machine()).is_ok());
+    let refused = validated(service("node"), &one_machine()).unwrap_err();
+    assert_eq!(refused[0].code, Code::OptionNotSupported);
+    let unknown = validated(service("pods"), &in_cloud()).unwrap_err();
+    assert_eq!(unknown[0].code, Code::InvalidAnnotation);
+}

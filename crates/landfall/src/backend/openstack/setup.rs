@@ -9,7 +9,8 @@ use anyhow::Context as _;
 use landfall_config::cloud::{self, Global};
 use landfall_config::cloud_conf::CloudConf;
 use landfall_config::clouds_yaml::Surroundings;
-use landfall_config::provider::openstack::{self as config, SecurityGroups};
+use landfall_config::provider::openstack::{self as config, SecurityGroups, TargetType};
+use landfall_model::provider::Target;
 use landfall_model::reason::Reason;
 use landfall_openstack::client::{
     Access, Cloud, CloudConfig, CloudError, CredentialsSource, Interface, Timeouts, Tls,
@@ -69,11 +70,20 @@ impl OpenStack {
             settings: Settings {
                 strict_source_ranges: config.strict_source_ranges,
                 prefer_dual_stack: config.prefer_dual_stack,
+                target: target(config),
                 groups,
                 ..Settings::new(&conf, &config.cluster_name)
             },
             warnings: conf.warnings,
         })
+    }
+}
+
+/// Returns what members of Services are that do not say.
+pub(super) fn target(config: &config::OpenStack) -> Target {
+    match config.target_type {
+        TargetType::Node => Target::Node,
+        TargetType::Pod => Target::Pod,
     }
 }
 
@@ -215,6 +225,7 @@ mod tests {
             strict_source_ranges: true,
             security_groups: SecurityGroups::PerCluster,
             prefer_dual_stack: true,
+            target_type: TargetType::Node,
         };
         let surroundings = Surroundings::default();
         let error = OpenStack::read_files("cloud", &config, &surroundings, &[]).unwrap_err();
@@ -267,6 +278,7 @@ mod tests {
             strict_source_ranges: true,
             security_groups: SecurityGroups::PerCluster,
             prefer_dual_stack: true,
+            target_type: TargetType::Node,
         };
         let read = |text: &str| {
             fs::write(&path, text).unwrap();
@@ -344,6 +356,7 @@ mod tests {
                 strict_source_ranges: true,
                 security_groups: SecurityGroups::PerCluster,
                 prefer_dual_stack: true,
+                target_type: TargetType::Node,
             };
             let surroundings = Surroundings {
                 current_dir: Some(folder.path().to_owned()),

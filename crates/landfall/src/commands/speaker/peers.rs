@@ -8,6 +8,7 @@ use landfall_bgp::peer::Password;
 use landfall_kube::password::password;
 use landfall_kube::{Connection, OwnReports};
 use landfall_model::ServiceKey;
+use landfall_speaker::peers::PeerSpec;
 use landfall_speaker::routing::Routing;
 use landfall_speaker::sessions::{Known, Parts, Passwords, Sessions};
 use landfall_speaker::task::Outputs;
@@ -52,7 +53,7 @@ async fn read(
         let secrets: BTreeSet<ServiceKey> = {
             let routing = routing.borrow_and_update();
             let peers = routing.iter().flat_map(|it| it.peers.values());
-            peers.filter_map(|it| it.secret.clone()).collect()
+            peers.flat_map(PeerSpec::secrets).cloned().collect()
         };
         let before = Arc::clone(&passwords.borrow());
         let mut now = Passwords::new();

@@ -13,19 +13,20 @@ use crate::target::{WantedListener, WantedMonitor, WantedPool};
 
 impl Diff<'_> {
     /// Returns how the members of a pool are written.
-    pub(super) fn writer<'a>(&'a self, pool: &'a Id) -> Writer<'a> {
+    pub(super) fn writer<'a>(&'a self, pool: &'a Id, wanted: &WantedPool) -> Writer<'a> {
         Writer {
             load_balancer: &self.balancer.id,
             pool,
             additive: self.features.additive(),
             body_limit: self.body_limit,
             serial: self.serial,
+            paced: wanted.pods && !self.features.ovn,
         }
     }
 
     /// Members and monitor of a pool that is empty.
     pub(super) fn fill(&self, pool: &Id, wanted: &WantedPool, plan: &mut Plan<Step>) {
-        members::plan(self.writer(pool), wanted, &[], plan);
+        members::plan(self.writer(pool, wanted), wanted, &[], plan);
         if let Some(monitor) = &wanted.monitor {
             self.create_monitor(pool, monitor, plan);
         }
@@ -181,13 +182,20 @@ impl Diff<'_> {
             let step = self.update_pool(pool, changes, true);
             plan.push(step, format!("its algorithm is {}", pool.lb_algorithm));
         }
+        // A monitor that is not to be there may not be able to check the members that come.
+        let first = wanted.monitor.is_none() && wanted.pods;
+        if first {
+            self.change_monitor(pool, None, plan);
+        }
         members::plan(
-            self.writer(&pool.id),
+            self.writer(&pool.id, wanted),
             wanted,
             self.graph.members_of(pool),
             plan,
         );
-        self.change_monitor(pool, wanted.monitor.as_ref(), plan);
+        if !first {
+            self.change_monitor(pool, wanted.monitor.as_ref(), plan);
+        }
     }
 
     pub(super) fn update_pool(&self, pool: &Pool, changes: PoolRequest, lenient: bool) -> Step {

@@ -121,9 +121,13 @@ impl Diff<'_> {
     /// The changes of members by which a pool that serves follows the nodes, as it is.
     pub(super) fn following(&self, pool: &Pool, wanted: &WantedListener) -> Plan<Step> {
         let there = self.graph.members_of(pool);
+        // Pods in the place of nodes, or nodes in that of pods, are what can't be had for now.
+        if members::predecessors(&wanted.pool, there).next().is_some() {
+            return Plan::default();
+        }
         let wanted = as_there(&wanted.pool, there);
         let mut changes = Plan::default();
-        members::plan(self.writer(&pool.id), &wanted, there, &mut changes);
+        members::plan(self.writer(&pool.id, &wanted), &wanted, there, &mut changes);
         changes
     }
 
@@ -165,14 +169,17 @@ fn is_needed(step: &Step, serving: Option<&Pool>) -> bool {
 /// The pool with other members, but with these as they are, and new ones as the others.
 fn as_there(wanted: &WantedPool, there: &[Member]) -> WantedPool {
     let mut wanted = wanted.clone();
-    for (address, member) in &mut wanted.members {
-        let key = Some((*address, member.port));
-        let like = there.iter().find(|it| key_of(it) == key).or(there.first());
+    for (key, member) in &mut wanted.members {
+        let like = there.iter().find(|it| key_of(it) == Some(*key));
+        let like = like.or(there.first());
         if let Some(like) = like {
             member.subnet.clone_from(&like.subnet_id);
             member.monitor_port = like.monitor_port;
         }
-        member.weight = None;
+        // The weight of a pod says whether it is shutting down.
+        if !wanted.pods {
+            member.weight = None;
+        }
         member.backup = None;
     }
     wanted

@@ -267,10 +267,7 @@ impl Cloud {
                     let pool = self.graph.pool_of(it);
                     let members = pool.map(|pool| self.graph.members_of(pool));
                     let stay = members.into_iter().flatten().filter_map(key_of);
-                    let stay = stay.filter(|(address, port)| {
-                        let member = next.pool.members.get(address);
-                        member.is_some_and(|member| member.port == *port)
-                    });
+                    let stay = stay.filter(|key| next.pool.members.contains_key(key));
                     stay.count() > 1
                 });
                 kept && serves(&self.graph, it)
@@ -325,8 +322,8 @@ impl Cloud {
             if let Some(pool) = pool.filter(|pool| pool.protocol == it.pool.protocol) {
                 for member in self.graph.members_of(pool) {
                     let (address, port) = key_of(member).unwrap();
-                    let shall = it.pool.members.get(&address);
-                    if shall.is_some_and(|it| it.port == port && it.subnet == member.subnet_id) {
+                    let shall = it.pool.members.get(&(address, port));
+                    if shall.is_some_and(|it| it.subnet == member.subnet_id) {
                         good.insert((pool.id.clone(), address, port));
                     }
                 }
@@ -390,6 +387,7 @@ struct Look {
     members: BTreeMap<u8, bool>,
     node_port: u16,
     monitor: Option<(&'static str, u64)>,
+    pods: bool,
 }
 
 fn look() -> impl Strategy<Value = Look> {
@@ -407,9 +405,10 @@ fn look() -> impl Strategy<Value = Look> {
             Some(("TCP", 9)),
             Some(("HTTP", 5)),
         ]),
+        any::<bool>(),
     )
         .prop_map(
-            |(protocol, proxy, sticky, limit, tags, members, node_port, monitor)| Look {
+            |(protocol, proxy, sticky, limit, tags, members, node_port, monitor, pods)| Look {
                 protocol,
                 proxy,
                 sticky,
@@ -418,6 +417,7 @@ fn look() -> impl Strategy<Value = Look> {
                 members,
                 node_port,
                 monitor,
+                pods,
             },
         )
 }
@@ -451,14 +451,18 @@ impl Look {
         let asks = monitor.as_ref().is_some_and(|it| it.http.is_some());
         let members = self.members.into_keys().map(|last| {
             let member = WantedMember {
-                name: format!("n{last}"),
+                name: if self.pods {
+                    format!("d/n{last}")
+                } else {
+                    format!("n{last}")
+                },
                 port: self.node_port,
                 subnet: Some(Id::new(subnet)),
                 monitor_port: asks.then_some(31000),
                 weight: None,
                 backup: None,
             };
-            (IpAddr::from([10, 0, 0, last]), member)
+            ((IpAddr::from([10, 0, 0, last]), self.node_port), member)
         });
         let mut tags = vec![names.load_balancer.clone()];
         tags.extend(self.tags);
@@ -490,6 +494,7 @@ impl Look {
                 algorithm: PoolAlgorithm::RoundRobin,
                 sticky: self.sticky,
                 tags: Vec::new(),
+                pods: self.pods,
                 members: members.collect(),
                 monitor,
             },

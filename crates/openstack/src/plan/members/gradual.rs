@@ -5,38 +5,34 @@
 //! As many as one request carries are set by a batch, as long as it says all that are there and
 //! stay. The others come one by one.
 
-use std::net::IpAddr;
-
 use landfall_model::plan::Plan;
 
 use super::{Comparison, Writer, as_it_stays, carried, differs, is_elsewhere, unnamed, weighing};
-use crate::graph::key_of;
+use crate::graph::{MemberKey, key_of};
 use crate::requests::MemberRequest;
 use crate::step::Step;
-use crate::target::WantedMember;
 
 /// Appends what brings the pool nearer to these members. No member that serves and stays is taken
 /// out meanwhile.
 pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Plan<Step>) {
-    let find = |address: &IpAddr, member: &WantedMember| compared.find(address, member);
+    let find = |key: &MemberKey| compared.find(key);
     let (wanted, gone) = (compared.wanted, &compared.gone);
     let members = || wanted.members.iter();
-    let (staying, coming): (Vec<_>, Vec<_>) =
-        members().partition(|(address, member)| find(address, member).is_some());
+    let (staying, coming): (Vec<_>, Vec<_>) = members().partition(|(key, _)| find(key).is_some());
     let both: Vec<_> = staying
         .iter()
-        .filter_map(|(address, member)| Some((*address, *member, find(address, member)?)))
+        .filter_map(|(key, member)| Some((*key, *member, find(key)?)))
         .collect();
     let elsewhere = both
         .iter()
         .filter(|(_, member, it)| is_elsewhere(it, member));
     let different = both
         .iter()
-        .filter(|(_, member, it)| differs(it, member) && !is_elsewhere(it, member));
+        .filter(|(_, member, it)| differs(it, member, wanted.pods) && !is_elsewhere(it, member));
     // A batch that carries all that stay.
     let (mut list, mut leaves) = (Vec::new(), Vec::new());
-    for (address, member) in staying.iter().chain(&coming) {
-        let (mut body, mut after) = as_it_stays(**address, member, find(address, member));
+    for (key, member) in staying.iter().chain(&coming) {
+        let (mut body, mut after) = as_it_stays(key.0, member, find(key));
         unnamed(&mut body);
         after.name.clear();
         list.push(body);
@@ -55,31 +51,31 @@ pub(super) fn plan(writer: Writer<'_>, compared: &Comparison<'_>, plan: &mut Pla
     } else {
         for (address, port) in gone.iter().copied().filter_map(key_of) {
             let step = writer.delete(address, port);
-            plan.push_members(step, "no node of the Service has this address");
+            plan.push_members(step, "it is no member of the Service any more");
         }
-        for (address, member, _) in different {
+        for ((address, _), member, _) in different {
             let changes = MemberRequest {
                 name: Some(member.name.clone()),
                 monitor_port: Some(member.monitor_port.into()),
                 ..weighing(member)
             };
-            let step = writer.update(**address, member.port, changes);
-            plan.push_members(step, "the member differs from its node");
+            let step = writer.update(*address, member.port, changes);
+            plan.push_members(step, "the member differs from what is wanted");
         }
     }
-    for (address, member) in coming
+    for ((address, _), member) in coming
         .into_iter()
         .skip(carried.saturating_sub(staying.len()))
     {
         let step = writer.add(MemberRequest::new(*address, member, None));
         plan.push_members(
             step,
-            "a node was added, and the pool is too large for a batch",
+            "it is not there yet, and the pool is too large for a batch",
         );
     }
     // It comes back as one that is not there.
-    for (address, member, _) in elsewhere {
-        let step = writer.delete(**address, member.port);
+    for ((address, _), member, _) in elsewhere {
+        let step = writer.delete(*address, member.port);
         plan.push_members(step, "the member has another subnet");
     }
 }
