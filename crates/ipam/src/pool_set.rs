@@ -84,7 +84,12 @@ impl PoolSet {
                 Err(found) => {
                     errors.extend(found);
                     let known = established.get(&PoolName::new(&row.name)).cloned();
-                    unread.extend(known.or_else(|| accepted(row)));
+                    let resource = row.resource.as_ref();
+                    unread.extend(if resource.is_some_and(|it| it.is_on_record()) {
+                        accepted(row).or(known)
+                    } else {
+                        known.or_else(|| accepted(row))
+                    });
                 }
             }
         }

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use sha2::{Digest, Sha256};
 
 pub use self::candidate::refusal;
-pub use self::inability::{Inability, fingerprint};
+pub use self::inability::{Inability, Subnet, fingerprint};
 pub use self::why::NotAnnounced;
 
 /// A node, as far as an election needs to know it.
@@ -32,8 +32,8 @@ pub struct Node {
     pub network_unavailable: bool,
     /// It has the label `node.kubernetes.io/exclude-from-external-load-balancers`.
     pub excluded: bool,
-    /// It reports that it could answer for the address (interface, carrier, subnet), is not being
-    /// drained and forwards traffic. Only [`Rules::must_be_able_to_serve`] reads it.
+    /// It is ready, and reports that it has an interface that announces. Only
+    /// [`Rules::must_be_able_to_serve`] reads it.
     pub is_able_to_serve: bool,
     /// What it reports that it can't do. With any rules it goes behind the nodes that can.
     pub inability: Inability,

@@ -181,7 +181,11 @@ impl ReportedResources {
         let version = version_of(row);
         let known = self.valid.entry(id(row)).or_default();
         if is_refused(reasons) {
-            return known.iter().find(|it| **it != version).cloned();
+            let in_force = known.iter().find(|it| **it != version).cloned();
+            return in_force.map(|it| AcceptedResource {
+                in_place_of: row.generation,
+                ..it
+            });
         }
         if known.first() != Some(&version) {
             known.insert(0, version);
@@ -226,6 +230,7 @@ fn version_of(row: &ResourceRow) -> AcceptedResource {
     AcceptedResource {
         annotations: ours.map(|(key, it)| (key.clone(), it.clone())).collect(),
         spec: row.spec.clone(),
+        in_place_of: None,
     }
 }
 

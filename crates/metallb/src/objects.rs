@@ -61,9 +61,14 @@ impl<T: PartialEq> Candidates<T> {
             fields.finish();
             let refused = reasons.iter().any(|it| it.severity == Severity::Error);
             let value = value.filter(|_| !refused).map(Arc::new);
-            let before = last.get(&row.key).cloned();
+            let seen = last.get(&row.key).cloned();
+            let recorded = || accepted(row, &read).map(Arc::new);
             // At a start what was valid last is on record.
-            let before = before.or_else(|| accepted(row, &read).map(Arc::new));
+            let before = if row.is_on_record() {
+                recorded().or(seen)
+            } else {
+                seen.or_else(recorded)
+            };
             if value.is_none() && before.is_some() {
                 reasons.push(as_it_was());
             }

@@ -181,6 +181,19 @@ impl Board {
                 && all.any(|it| it.contains(&fingerprint(address))))
     }
 
+    /// Returns the addresses that other hosts have, as their owners say.
+    pub fn refused(&self) -> BTreeSet<IpAddr> {
+        if self.refused.values().all(|it| it.addresses.is_empty()) {
+            return BTreeSet::new();
+        }
+        let refused = self.addresses.iter().filter(|(address, elected)| {
+            let owner = elected.owner.as_ref();
+            let reported = owner.and_then(|owner| self.refused.get(owner));
+            reported.is_some_and(|it| it.addresses.contains(&fingerprint(**address)))
+        });
+        refused.map(|(address, _)| *address).collect()
+    }
+
     /// Takes that this node announces an address.
     pub fn set_announced(&mut self, address: IpAddr) {
         if let Some(elected) = self.addresses.get_mut(&address) {

@@ -36,7 +36,7 @@ impl Electorate {
         let rows: Vec<_> = world.nodes().cloned().collect();
         let every: BTreeSet<&str> = rows.iter().map(|row| &*row.name).collect();
         let alive = alive.unwrap_or(&every);
-        let nodes = rows.iter().map(|row| layer2::node(row, alive, None));
+        let nodes = rows.iter().map(|row| layer2::node(row, alive, None, false));
         let services = world.services().filter_map(|row| {
             let facts = layer2::service(&config, world, &row, None)?;
             Some((row.key.clone(), facts))

@@ -1,7 +1,9 @@
 //! What this node announces, and what it says about it: everything that is known comes in here.
 //! No I/O, no clock.
 
+mod hosts;
 mod serving;
+mod strict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -9,8 +11,8 @@ use std::sync::Arc;
 
 use landfall_engine::follow::Follower;
 use landfall_l2::driver::{View as Announced, Wanted};
-use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
-use landfall_l2::fsm::{Announcement, Scope, Start, State, Status};
+use landfall_l2::election::{NotAnnounced, Rules, Subnet, fingerprint};
+use landfall_l2::fsm::{Announcement, Scope, Start, State};
 use landfall_l2::interfaces::Interface;
 use landfall_membership::driver::View as Members;
 use landfall_metallb::Config;
@@ -57,6 +59,8 @@ pub struct Decider {
     members: Arc<Members>,
     /// `None`: not known yet, which is no inability.
     interfaces: Option<Vec<Interface>>,
+    /// The subnets of interfaces, where they matter.
+    subnets: Option<BTreeMap<String, BTreeSet<Subnet>>>,
     /// What of this node is not to be relied on.
     unsteady: BTreeSet<Part>,
     /// The addresses that this node serves a part of, while another one serves all of them.
@@ -72,6 +76,8 @@ pub struct Decider {
     plane: Option<Plane>,
     /// Every node is taken for alive, whether or not it is a member.
     assumes_all_alive: bool,
+    /// Nodes that are about to go, or do not reach an address, are elected where no other is left.
+    is_strict: bool,
 }
 
 // === impl Decider ===
@@ -96,6 +102,8 @@ impl Decider {
             is_current: false,
             plane: None,
             assumes_all_alive: false,
+            subnets: None,
+            is_strict: rules.must_be_able_to_serve,
         }
     }
 
@@ -157,9 +165,13 @@ impl Decider {
             if is_own_node {
                 self.router.take_leaving(&self.world);
             }
+            if is_of_nodes && self.is_strict {
+                self.evaluate_nodes();
+            }
             self.router.settle();
         }
         self.leave_to_others();
+        self.leave_to_hosts();
     }
 
     fn take_resources(&mut self) {
@@ -216,7 +228,10 @@ impl Decider {
             alive.extend(self.world.nodes().map(|row| &*row.name));
         }
         let nodes = self.world.nodes();
-        let nodes = nodes.map(|row| layer2::node(row, &alive, self.reported.get(&*row.name)));
+        let nodes = nodes.map(|row| {
+            let reported = self.reported.get(&*row.name);
+            layer2::node(row, &alive, reported, self.is_to_avoid(row))
+        });
         self.board.set_nodes(nodes.collect());
     }
 
@@ -294,6 +309,7 @@ impl Decider {
             self.evaluate_nodes();
         }
         self.leave_to_others();
+        self.leave_to_hosts();
     }
 
     /// The names of the other members.
@@ -319,6 +335,9 @@ impl Decider {
         let mut metadata =
             Metadata::new(self.session, self.interfaces.as_deref().unwrap_or_default());
         metadata.is_starting = !self.is_current;
+        let advertised = self.config.l2_advertisements().iter();
+        let named = advertised.flat_map(|it| &it.advertisement.interfaces);
+        metadata.named = named.cloned().collect();
         metadata.refused.addresses = self.refused.iter().copied().map(fingerprint).collect();
         for part in &self.unsteady {
             match part {
@@ -327,31 +346,13 @@ impl Decider {
                 Part::Sockets | Part::DataPlane => metadata.is_silent = true,
             }
         }
+        metadata.subnets = self.subnets(&metadata.unsteady);
         metadata
     }
 
     /// Returns whether everything is known that was there at the start.
     pub fn is_synced(&self) -> bool {
         self.world.synced()
-    }
-
-    /// Takes what becomes of the addresses that this node is elected for.
-    pub fn take_announced(&mut self, announced: &BTreeMap<IpAddr, Status>) {
-        let mut refused = BTreeSet::new();
-        for (address, status) in announced {
-            match status.state {
-                State::Announcing => self.board.set_announced(*address),
-                // It is asked again, and a conflict of a time before was over then.
-                State::Conflicted | State::Probing if status.conflict.is_some() => {
-                    refused.insert(*address);
-                }
-                State::Conflicted | State::Probing | State::Waiting => {}
-            }
-        }
-        if refused != self.refused {
-            self.refused = refused;
-            self.take_reported();
-        }
     }
 
     /// Returns whether time decides if other nodes announce what they are elected for.

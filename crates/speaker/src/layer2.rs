@@ -108,16 +108,23 @@ fn take_endpoints(facts: &mut ServiceFacts, world: &World, row: &ServiceRow) {
     }
 }
 
-/// Returns a node as elections need it; `alive`: the names of the members.
-pub fn node(row: &NodeRow, alive: &BTreeSet<&str>, reported: Option<&Metadata>) -> Node {
+/// Returns a node as elections need it; `alive`: the names of the members. `is_leaving`: it is to
+/// go behind all that stay, which is better than no node where all of them leave.
+pub fn node(
+    row: &NodeRow,
+    alive: &BTreeSet<&str>,
+    reported: Option<&Metadata>,
+    is_leaving: bool,
+) -> Node {
+    let mut inability = reported.map(Metadata::inability).unwrap_or_default();
+    inability.ipv4 |= is_leaving;
+    inability.ipv6 |= is_leaving;
     Node {
         name: row.name.to_string(),
         is_alive: alive.contains(&*row.name),
         network_unavailable: row.network_unavailable,
         excluded: row.labels.contains_key(EXCLUDED),
-        is_able_to_serve: row.ready
-            && !row.deleting
-            && reported.is_some_and(|it| !it.is_draining && it.has_any()),
-        inability: reported.map(Metadata::inability).unwrap_or_default(),
+        is_able_to_serve: row.ready && !row.deleting && reported.is_some_and(Metadata::has_any),
+        inability,
     }
 }

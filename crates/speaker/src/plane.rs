@@ -25,6 +25,9 @@ pub struct Served {
     pub uid: Uid,
     /// Its addresses of pools.
     pub addresses: Vec<IpAddr>,
+    /// Those of them that another host has, as the node says that would announce them: their
+    /// packets are not for this Service, neither on that node nor on any other.
+    pub refused: BTreeSet<IpAddr>,
     /// On each of them; none on a node without a member that it may use.
     pub listeners: Vec<Listener>,
     /// Whether there is a member, on any node.
@@ -49,6 +52,8 @@ pub struct Plane {
     serves: Arc<Serves>,
     /// The addresses whose packets this node takes; `None`: all of them.
     routed: Option<BTreeSet<IpAddr>>,
+    /// The addresses that other hosts have.
+    refused: BTreeSet<IpAddr>,
 }
 
 // === impl Plane ===
@@ -64,7 +69,37 @@ impl Plane {
             accepted: BTreeMap::new(),
             serves: Arc::default(),
             routed: None,
+            refused: BTreeSet::new(),
         }
+    }
+
+    /// Takes the addresses that other hosts have.
+    pub fn take_refused(&mut self, refused: BTreeSet<IpAddr>) {
+        if refused == self.refused {
+            return;
+        }
+        self.refused = refused;
+        let differs = |it: &Served| it.refused != self.refused_of(&it.addresses);
+        let changed = self.serves.iter().filter(|(_, it)| differs(it));
+        let changed: Vec<(ServiceKey, Served)> = changed
+            .map(|(key, it)| {
+                let refused = self.refused_of(&it.addresses);
+                let served = Served {
+                    refused,
+                    ..Served::clone(it)
+                };
+                (key.clone(), served)
+            })
+            .collect();
+        if !changed.is_empty() {
+            let all = Arc::make_mut(&mut self.serves);
+            all.extend(changed.into_iter().map(|(key, it)| (key, Arc::new(it))));
+        }
+    }
+
+    fn refused_of(&self, addresses: &[IpAddr]) -> BTreeSet<IpAddr> {
+        let refused = addresses.iter().filter(|it| self.refused.contains(*it));
+        refused.copied().collect()
     }
 
     /// Takes the addresses whose packets this node takes. Returns those that it took before, or
@@ -158,6 +193,7 @@ impl Plane {
         }
         Served {
             uid: row.uid.clone(),
+            refused: self.refused_of(&addresses),
             addresses,
             listeners,
             has_members,

@@ -92,7 +92,8 @@ impl Router {
         }
     }
 
-    fn is_leaving(&self, row: &NodeRow) -> bool {
+    /// Returns whether a node is about to go.
+    pub(crate) fn is_leaving(&self, row: &NodeRow) -> bool {
         row.leaving || row.deleting || (row.cordoned && !self.ignore_cordon)
     }
 

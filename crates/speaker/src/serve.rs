@@ -216,9 +216,10 @@ impl<R: OwnReport> Server<R> {
         }
     }
 
-    /// Lets exactly the addresses with a listener have a route.
+    /// Lets exactly the addresses with a listener have a route, but for those that other hosts
+    /// have: with a route, this node and its pods could not reach them any more.
     async fn route(&mut self) {
-        let wanted = self.parts.proxy.addresses();
+        let wanted = routable(self.parts.proxy.addresses(), &self.current);
         let routes = &mut self.parts.routes;
         if wanted == *routes.held() && self.unroutable.is_empty() {
             return;
@@ -270,6 +271,13 @@ impl<R: OwnReport> Server<R> {
             is_new
         });
     }
+}
+
+fn routable(mut listening: BTreeSet<IpAddr>, serves: &Serves) -> BTreeSet<IpAddr> {
+    for address in serves.values().flat_map(|it| &it.refused) {
+        listening.remove(address);
+    }
+    listening
 }
 
 /// Returns whether a listener could not be opened for a reason that other nodes may not have. What

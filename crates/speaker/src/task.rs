@@ -11,6 +11,7 @@ use std::time::Duration;
 use landfall_engine::follow::receive;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_l2::driver::{Announcer, Report, View as Announced, Wanted};
+use landfall_l2::election::Subnet;
 use landfall_l2::fsm::{self, Start, State};
 use landfall_l2::interfaces::{Exclusions, LinkTable, eligible};
 use landfall_membership::driver::Membership;
@@ -287,6 +288,9 @@ impl<R: OwnReport> Speaker<R> {
 
     fn take_links(&mut self, table: &LinkTable) {
         let interfaces = eligible(table, &self.parts.exclusions);
+        let links = interfaces.keys().filter_map(|it| table.links.get(it));
+        let subnets = links.map(|it| (it.name.clone(), it.subnets().map(Subnet::from).collect()));
+        self.decider.take_subnets(subnets.collect());
         let interfaces: Vec<_> = interfaces.into_values().collect();
         self.present = interfaces.iter().map(|it| it.name.clone()).collect();
         self.decider.take_interfaces(interfaces);

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 
+use crate::interfaces::Prefix;
+
 /// What a node can't do at the moment, as far as it knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inability {
@@ -14,6 +16,19 @@ pub struct Inability {
     pub ipv6: bool,
     /// Serve these addresses, each by its [`fingerprint`].
     pub addresses: BTreeSet<u32>,
+    /// Announce addresses outside of these subnets; `None`: it announces any.
+    pub subnets: Option<BTreeSet<Subnet>>,
+}
+
+/// A subnet of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Subnet {
+    /// It is one of IPv6.
+    pub is_ipv6: bool,
+    /// The length of its prefix in bits.
+    pub length: u8,
+    /// The [`fingerprint`] of its first address.
+    pub first: u32,
 }
 
 // === impl Inability ===
@@ -21,11 +36,37 @@ pub struct Inability {
 impl Inability {
     /// Returns whether the node can't announce or serve an address.
     pub fn concerns(&self, address: IpAddr) -> bool {
+        let is_outside = |all: &BTreeSet<Subnet>| !all.iter().any(|it| it.contains(address));
+        self.is_of_serving(address) || self.subnets.as_ref().is_some_and(is_outside)
+    }
+
+    /// Returns whether the node can't serve an address, wherever it is announced.
+    pub fn is_of_serving(&self, address: IpAddr) -> bool {
         let family = match address {
             IpAddr::V4(_) => self.ipv4,
             IpAddr::V6(_) => self.ipv6,
         };
         family || self.addresses.contains(&fingerprint(address))
+    }
+}
+
+// === impl Subnet ===
+
+impl Subnet {
+    fn contains(self, address: IpAddr) -> bool {
+        let length = self.length;
+        self == Self::from(Prefix { address, length })
+    }
+}
+
+impl From<Prefix> for Subnet {
+    fn from(prefix: Prefix) -> Self {
+        let first = prefix.first();
+        Self {
+            is_ipv6: first.is_ipv6(),
+            length: prefix.length,
+            first: fingerprint(first),
+        }
     }
 }
 

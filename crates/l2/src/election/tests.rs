@@ -1,4 +1,5 @@
 use super::*;
+use crate::interfaces::Prefix;
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -166,6 +167,33 @@ fn a_node_that_can_not_goes_behind_those_that_can_and_where_none_can_all_are_as_
     assert_eq!(order, ["node-c", "node-b", "node-a"]);
     nodes[2].inability.ipv4 = true;
     assert_eq!(owner(v4, &nodes), "node-b");
+}
+
+#[test]
+fn a_node_that_says_its_subnets_goes_behind_those_that_reach_an_address() {
+    let (v4, v6) = (address("10.0.0.1"), address("2001:db8::1"));
+    let subnets = |all: &[(&str, u8)]| {
+        let prefixes = all.iter().map(|(it, length)| Prefix {
+            address: address(it),
+            length: *length,
+        });
+        Inability {
+            subnets: Some(prefixes.map(Subnet::from).collect()),
+            ..Inability::default()
+        }
+    };
+    let of_both = subnets(&[("10.0.0.250", 24), ("2001:db8::f:1", 64)]);
+    assert!(!of_both.concerns(v4) && !of_both.concerns(v6));
+    for others in [
+        subnets(&[]),
+        subnets(&[("10.0.1.250", 24), ("2001:db8:0:1::1", 64)]),
+        subnets(&[("10.0.0.250", 32), ("10.0.0.250", 64)]),
+    ] {
+        assert!(others.concerns(v4) && others.concerns(v6));
+        assert!(!others.is_of_serving(v4), "only announcing");
+    }
+    let everything = subnets(&[("10.9.9.9", 0)]);
+    assert!(!everything.concerns(v4) && everything.concerns(v6));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The links of a node, with what the kernel says of each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::mac::MacAddress;
 
@@ -54,27 +54,33 @@ impl LinkTable {
 // === impl Link ===
 
 impl Link {
-    /// Returns whether one of the subnets of the link contains an address.
-    pub fn reaches(&self, address: IpAddr) -> bool {
-        self.addresses.iter().any(|prefix| prefix.contains(address))
+    /// Returns the subnets of the link, but for the one that every link has.
+    pub fn subnets(&self) -> impl Iterator<Item = Prefix> {
+        let everywhere = |address: IpAddr| match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        let addresses = self.addresses.iter().copied();
+        addresses.filter(move |prefix| !everywhere(prefix.address))
     }
 }
 
 // === impl Prefix ===
 
 impl Prefix {
-    /// Returns whether an address is in the subnet.
-    pub fn contains(self, address: IpAddr) -> bool {
-        let (own, other, width) = match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                (own.to_bits().into(), other.to_bits().into(), 32_u32)
+    /// Returns the first address of the subnet.
+    pub fn first(self) -> IpAddr {
+        let length = u32::from(self.length);
+        match self.address {
+            IpAddr::V4(address) => {
+                let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
+                Ipv4Addr::from_bits(address.to_bits() & !hosts).into()
             }
-            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits(), other.to_bits(), 128),
-            _ => return false,
-        };
-        let host_bits = width.saturating_sub(self.length.into());
-        let network = |bits: u128| bits.checked_shr(host_bits).unwrap_or(0);
-        network(own) == network(other)
+            IpAddr::V6(address) => {
+                let hosts = u128::MAX.checked_shr(length).unwrap_or(0);
+                Ipv6Addr::from_bits(address.to_bits() & !hosts).into()
+            }
+        }
     }
 }
 
@@ -83,22 +89,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subnet_contains_its_addresses_and_none_of_the_other_family() {
-        let contains = |prefix: &str, length, address: &str| {
+    fn the_first_address_of_a_subnet_has_no_bits_of_a_host() {
+        let first = |address: &str, length| {
             let address = address.parse().unwrap();
-            let prefix = Prefix {
-                address: prefix.parse().unwrap(),
-                length,
-            };
-            prefix.contains(address)
+            Prefix { address, length }.first().to_string()
         };
-        assert!(contains("192.0.2.1", 24, "192.0.2.255"));
-        assert!(!contains("192.0.2.1", 24, "192.0.3.1"));
-        assert!(contains("192.0.2.1", 32, "192.0.2.1"));
-        assert!(!contains("192.0.2.1", 32, "192.0.2.2"));
-        assert!(contains("2001:db8::1", 64, "2001:db8::ffff"));
-        assert!(!contains("2001:db8::1", 64, "2001:db8:0:1::1"));
-        assert!(contains("::", 0, "2001:db8::1"));
-        assert!(!contains("0.0.0.0", 0, "2001:db8::1"));
+        assert_eq!(first("192.0.2.129", 25), "192.0.2.128");
+        assert_eq!(first("192.0.2.1", 32), "192.0.2.1");
+        assert_eq!(first("192.0.2.1", 0), "0.0.0.0");
+        assert_eq!(first("192.0.2.1", 255), "192.0.2.1");
+        assert_eq!(first("2001:db8::f:1", 64), "2001:db8::");
+        assert_eq!(first("2001:db8::1", 128), "2001:db8::1");
+        assert_eq!(first("2001:db8::1", 0), "::");
+    }
+
+    #[test]
+    fn the_subnets_of_a_link_are_those_of_its_addresses_beside_the_link_local_one() {
+        let prefix = |address: &str, length| Prefix {
+            address: address.parse().unwrap(),
+            length,
+        };
+        let global = prefix("192.0.2.1", 24);
+        let link = Link {
+            addresses: [global, prefix("fe80::1", 64), prefix("169.254.0.1", 16)].into(),
+            ..Link::default()
+        };
+        assert!(link.subnets().eq([global]));
     }
 }

@@ -59,11 +59,14 @@ pub struct SpeakerArgs {
     /// node.kubernetes.io/exclude-from-external-load-balancers
     #[arg(long)]
     pub ignore_exclude_lb: bool,
-    /// Do not ask routers to prefer other nodes while the node is cordoned, only before a stop
+    /// Take nodes that are cordoned as any other: do not ask routers to prefer other nodes before
+    /// a stop, and elect them with --require-able-nodes
     #[arg(long)]
     pub ignore_cordon: bool,
-    /// Elect only nodes that are ready and have an interface that announces. All speakers must have
-    /// the same setting, and none of MetalLB's may run beside them
+    /// Elect only nodes that are ready and have an interface that announces, and of these one that
+    /// is about to go (cordoned, or to be removed by the cluster autoscaler) or has no interface in
+    /// the subnet of the address only where no other is left. All speakers must have the same
+    /// setting, and none of MetalLB's may run beside them
     #[arg(long)]
     pub require_able_nodes: bool,
     /// Accept sessions that configured routers begin, at this TCP port (usually 179, for which the

@@ -202,7 +202,7 @@ fn while_a_version_is_refused_the_status_has_the_one_that_is_in_force_and_then_n
     let due = written(&mut reported, &refused, &usage, &problems, 6);
     assert_eq!(
         due.statuses[0].1["accepted"],
-        json!({"spec": {"addresses": ["192.0.2.0/24"]}})
+        json!({"spec": {"addresses": ["192.0.2.0/24"]}, "inPlaceOf": 3})
     );
     // The next process has seen no valid version, and keeps what is on record.
     let mut next = ReportedResources::default();

@@ -126,6 +126,34 @@ fn at_a_start_an_invalid_object_is_in_force_as_it_is_on_record() {
     assert_eq!(interfaces.iter().collect::<Vec<_>>(), ["eth2"]);
 }
 
+#[test]
+fn the_version_on_record_for_what_is_written_now_counts_more_than_the_one_seen_last() {
+    let seen = object(L2Advertisement, "a", json!({"interfaces": ["eth1"]}));
+    let (config, _) = build(&[], &[seen]);
+    let invalid = object(L2Advertisement, "a", json!({"interfaces": [7]}));
+    // Others saw another valid version before the invalid one, which this process missed.
+    let known = |generation, in_place_of| {
+        let row = recorded(&invalid, json!({"interfaces": ["eth2"]}));
+        let accepted = row.accepted.as_deref().cloned();
+        let accepted = accepted.map(|it| AcceptedResource { in_place_of, ..it });
+        Arc::new(ResourceRow {
+            generation,
+            accepted: accepted.map(Arc::new),
+            ..ResourceRow::clone(&row)
+        })
+    };
+    for (row, expected) in [
+        (known(Some(3), Some(3)), "eth2"),
+        (known(Some(4), Some(3)), "eth1"),
+        (known(Some(3), None), "eth1"),
+        (known(None, None), "eth1"),
+    ] {
+        let (config, _) = Config::build(&[], &[row], &config);
+        let interfaces = &config.l2_advertisements()[0].advertisement.interfaces;
+        assert_eq!(interfaces.iter().collect::<Vec<_>>(), [expected]);
+    }
+}
+
 /// A pool, and its last valid version on record.
 fn recorded_pool(row: &Arc<PoolRow>, addresses: &str) -> Arc<PoolRow> {
     let object = row.resource.as_ref().unwrap();
@@ -147,6 +175,28 @@ fn at_a_start_a_pool_that_came_to_overlap_or_can_not_be_read_is_as_it_is_on_reco
         assert_eq!(of(&findings, IpAddressPool, "a").len(), 1);
         assert_eq!(of(&findings, IpAddressPool, "b"), []);
     }
+}
+
+#[test]
+fn a_pool_that_can_not_be_read_is_as_it_is_on_record_for_what_is_written_now() {
+    let (seen, _) = build(&[pool("a", &["10.0.2.0/24"])], &[]);
+    let row = recorded_pool(&pool("a", &["nonsense"]), "10.0.0.0/24");
+    let mut object = ResourceRow::clone(row.resource.as_ref().unwrap());
+    let accepted = object.accepted.as_deref().cloned();
+    object.generation = Some(3);
+    object.accepted = accepted.map(|it| {
+        Arc::new(AcceptedResource {
+            in_place_of: Some(3),
+            ..it
+        })
+    });
+    let row = Arc::new(PoolRow {
+        resource: Some(Arc::new(object)),
+        ..PoolRow::clone(&row)
+    });
+    let (config, _) = Config::build(&[row], &[], &seen);
+    let recorded = "10.0.0.1".parse().unwrap();
+    assert!(config.pools().pool_of(recorded).is_some());
 }
 
 #[test]

@@ -68,13 +68,16 @@ pub struct ResourceRow {
 
 /// A version of a custom resource that was in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct AcceptedResource {
     /// Its annotations, as far as they are Landfall's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Its `spec`.
     pub spec: Value,
+    /// The generation of the object that this version is in force in place of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place_of: Option<i64>,
 }
 
 /// What is recorded of addresses that were released. It is equal to any other: that it changes is
@@ -156,6 +159,15 @@ impl ResourceRow {
     /// Returns where a field of it stands in its file, if it comes from one.
     pub fn origin_of(&self, field: &str) -> Option<Origin> {
         self.source.as_ref().map(|source| source.origin_of(field))
+    }
+
+    /// Returns whether the version on record is in force in place of what is written now, and not
+    /// of what was written before. Then it counts more than what a process saw itself: one may
+    /// have missed a version that others saw.
+    pub fn is_on_record(&self) -> bool {
+        let accepted = self.accepted.as_ref();
+        let in_place_of = accepted.and_then(|accepted| accepted.in_place_of);
+        in_place_of.is_some() && in_place_of == self.generation
     }
 }
 

@@ -50,7 +50,7 @@ impl Decider {
         let others = self.world.nodes().filter(|row| row.name != self.own);
         let mut able = others.filter(|row| {
             let node = self.board.node(&row.name);
-            node.is_some_and(|it| it.is_alive && !it.inability.concerns(address))
+            node.is_some_and(|it| it.is_alive && !it.inability.is_of_serving(address))
         });
         able.any(|node| {
             self.board.holders(address).any(|key| {

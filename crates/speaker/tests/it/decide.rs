@@ -1,12 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use landfall_l2::driver::View;
-use landfall_l2::election::{NotAnnounced, Rules, fingerprint};
-use landfall_l2::fsm::{Conflict, Scope, Start, State, Status};
-use landfall_l2::mac::MacAddress;
+use landfall_l2::election::{NotAnnounced, Rules, Subnet, fingerprint};
+use landfall_l2::fsm::{Scope, Start, State, Status};
+use landfall_l2::interfaces::Prefix;
 use landfall_membership::driver::View as Members;
 use landfall_model::ServiceKey;
 use landfall_model::rows::Fact;
@@ -17,7 +16,7 @@ use landfall_speaker::steady::Part;
 use landfall_testkit::{node, slice, svc};
 use serde_json::{Value, json};
 
-use crate::support::{advertisement, interface, members, pool};
+use crate::support::{advertisement, interface, members, pool, status};
 
 const ADDRESS: &str = "192.0.2.1";
 
@@ -44,7 +43,11 @@ fn nodes() -> Vec<Fact> {
 
 /// The speaker of a node that knows everything, with all others alive.
 fn speaker(own: &str, spec: &Value) -> Decider {
-    let mut decider = Decider::new(own, 7, Rules::default());
+    speaker_by(Rules::default(), own, spec)
+}
+
+fn speaker_by(rules: Rules, own: &str, spec: &Value) -> Decider {
+    let mut decider = Decider::new(own, 7, rules);
     let mut facts = nodes();
     facts.extend(service("web"));
     facts.extend([pool(), advertisement(spec)]);
@@ -137,6 +140,78 @@ fn what_is_owned_is_announced_again_when_a_node_is_met_that_may_have_announced_i
     let after = decider.wanted().announcements[&address()].clone();
     assert_ne!(after.revision, before.revision);
     assert_eq!(after.start, before.start);
+}
+
+#[test]
+fn where_nodes_must_be_able_to_serve_those_that_are_about_to_go_come_last() {
+    let owner = owners(&json!({}))[0];
+    let strict = Rules {
+        must_be_able_to_serve: true,
+        ..Rules::default()
+    };
+    let cordoned = |name: &str, is_cordoned: bool| {
+        let row = node(name, "10.0.0.1").with(|row| row.cordoned = is_cordoned);
+        Fact::Node(row.row())
+    };
+    let all = ["node-a", "node-b", "node-c"];
+    for own in all {
+        let mut decider = speaker_by(strict, own, &json!({}));
+        assert_eq!(decider.owner(address()), Some(owner));
+        decider.take_facts(vec![cordoned(owner, true)]);
+        let next = decider.owner(address()).map(str::to_owned);
+        assert!(next.is_some_and(|it| it != owner));
+        // Where all are about to go, the first of them announces.
+        decider.take_facts(all.map(|it| cordoned(it, true)).to_vec());
+        assert_eq!(decider.owner(address()), Some(owner));
+        decider.take_facts(all.map(|it| cordoned(it, it == owner)).to_vec());
+        assert_ne!(decider.owner(address()), Some(owner));
+        decider.take_facts(vec![cordoned(owner, false)]);
+        assert_eq!(decider.owner(address()), Some(owner));
+        // By MetalLB's rules nothing moves.
+        let mut decider = speaker(own, &json!({}));
+        decider.take_facts(vec![cordoned(owner, true)]);
+        assert_eq!(decider.owner(address()), Some(owner));
+        let mut decider = speaker_by(strict, own, &json!({})).ignoring_cordon();
+        decider.take_facts(vec![cordoned(owner, true)]);
+        assert_eq!(decider.owner(address()), Some(owner));
+    }
+}
+
+#[test]
+fn where_nodes_must_be_able_to_serve_one_that_reaches_the_subnet_of_an_address_announces_it() {
+    let owner = owners(&json!({}))[0];
+    let subnets = |address: &str| {
+        let address = address.parse().unwrap();
+        let subnet = Subnet::from(Prefix {
+            address,
+            length: 24,
+        });
+        BTreeMap::from([("eth0".to_owned(), BTreeSet::from([subnet]))])
+    };
+    let strict = Rules {
+        must_be_able_to_serve: true,
+        ..Rules::default()
+    };
+    let mut decider = speaker_by(strict, owner, &json!({}));
+    let others: Vec<_> = decider.members().map(ToString::to_string).collect();
+    assert_eq!(decider.owner(address()), Some(owner));
+    decider.take_subnets(subnets("192.0.2.250"));
+    assert_eq!(decider.owner(address()), Some(owner));
+    decider.take_subnets(subnets("198.51.100.250"));
+    let next = decider.owner(address()).map(str::to_owned);
+    assert!(next.is_some_and(|it| others.contains(&it)));
+    assert_eq!(
+        decider.why_not(address()),
+        Some(NotAnnounced::NotAbleToServe)
+    );
+    // Others decide by what it says.
+    let said = Metadata::decode(&decider.metadata().encode()).unwrap();
+    assert!(said.inability().concerns(address()));
+    // By MetalLB's rules the subnet does not matter.
+    let mut decider = speaker(owner, &json!({}));
+    decider.take_subnets(subnets("198.51.100.250"));
+    assert_eq!(decider.owner(address()), Some(owner));
+    assert_eq!(decider.metadata().subnets, None);
 }
 
 #[test]
@@ -274,22 +349,6 @@ fn an_address_that_appears_later_is_probed_first() {
     assert_eq!(wanted.announcements[&address()].start, Start::Probe);
 }
 
-/// What becomes of the address: a host has it, or it is announced.
-fn status(state: State) -> BTreeMap<IpAddr, Status> {
-    let conflict = Conflict {
-        mac: MacAddress([2, 0xff, 0, 0, 0, 1]),
-        interface: 2,
-        is_peer: false,
-        last: Instant::now(),
-    };
-    let status = Status {
-        state,
-        interfaces: vec!["eth0".to_owned()],
-        conflict: (state != State::Announcing).then_some(conflict),
-    };
-    BTreeMap::from([(address(), status)])
-}
-
 #[test]
 fn a_node_reports_the_addresses_that_other_hosts_have_until_it_announces_them() {
     let owner = owners(&json!({}))[0];
@@ -301,7 +360,7 @@ fn a_node_reports_the_addresses_that_other_hosts_have_until_it_announces_them() 
         (State::Probing, true),
         (State::Announcing, false),
     ] {
-        decider.take_announced(&status(state));
+        decider.take_announced(&status(address(), state));
         let reported = Metadata::decode(&decider.metadata().encode()).unwrap();
         let refused = &reported.refused.addresses;
         assert_eq!(refused.contains(&fingerprint(address())), is_refused);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use landfall_engine::Classes;
 use landfall_l2::election::{Rules, fingerprint};
+use landfall_l2::fsm::State;
 use landfall_model::ServiceKey;
 use landfall_model::option::OptionId;
 use landfall_model::provider::{ProviderProfile, Support, Target};
@@ -21,7 +22,7 @@ use landfall_testkit::build::endpoint;
 use landfall_testkit::{node, slice, svc};
 use serde_json::json;
 
-use crate::support::{advertisement, interface, members, peer, pool, resource};
+use crate::support::{advertisement, interface, members, peer, pool, resource, status};
 
 const ADDRESS: &str = "192.0.2.1";
 const NODES: [&str; 3] = ["node-a", "node-b", "node-c"];
@@ -263,6 +264,46 @@ fn an_address_that_is_served_in_part_is_left_to_the_nodes_that_serve_all_of_it()
     assert!(!is_sent(&decider), "node-b serves it");
     report(&mut decider, &["node-b"]);
     assert!(is_sent(&decider));
+}
+
+#[test]
+fn packets_of_an_address_that_another_host_has_are_left_alone_on_every_node() {
+    let owner = speaker("node-a", service(|_| {}));
+    let owner = owner.owner(address()).unwrap().to_owned();
+    let refused = |decider: &Decider| served(decider).unwrap().refused.contains(&address());
+    for own in NODES {
+        let mut decider = speaker(own, service(|_| {}));
+        assert!(!refused(&decider));
+        // A node that does not announce it may be wrong.
+        let by = |name: &str| {
+            let mut seen = Arc::unwrap_or_clone(members(&NODES));
+            seen.peers.remove(own);
+            if let Some(peer) = seen.peers.get_mut(name) {
+                let mut reported = Metadata::decode(&peer.metadata).unwrap();
+                reported.refused.addresses.insert(fingerprint(address()));
+                peer.metadata = reported.encode().into();
+            }
+            Arc::new(seen)
+        };
+        let another = NODES.into_iter().find(|it| *it != owner && *it != own);
+        decider.take_members(by(another.unwrap()));
+        assert!(!refused(&decider));
+        decider.take_members(by(&owner));
+        if own == owner {
+            decider.take_announced(&status(address(), State::Conflicted));
+        }
+        assert!(refused(&decider), "{own}");
+        // A new version of the Service changes nothing of it.
+        decider.take_facts(vec![service(|row| {
+            row.labels.insert("tier".to_owned(), "web".to_owned());
+        })]);
+        assert!(refused(&decider), "{own}");
+        decider.take_members(by("no node"));
+        if own == owner {
+            decider.take_announced(&status(address(), State::Announcing));
+        }
+        assert!(!refused(&decider), "{own}");
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! A cluster as facts.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
+use landfall_l2::fsm::{Conflict, State, Status};
 use landfall_l2::interfaces::Interface;
 use landfall_l2::mac::MacAddress;
 use landfall_membership::driver::View as Members;
@@ -67,4 +71,20 @@ pub fn members(names: &[&str]) -> Arc<Members> {
         peers: peers.collect(),
         ..Members::default()
     })
+}
+
+/// What becomes of an address: a host has it, or it is announced.
+pub fn status(address: IpAddr, state: State) -> BTreeMap<IpAddr, Status> {
+    let conflict = Conflict {
+        mac: MacAddress([2, 0xff, 0, 0, 0, 1]),
+        interface: 2,
+        is_peer: false,
+        last: Instant::now(),
+    };
+    let status = Status {
+        state,
+        interfaces: vec!["eth0".to_owned()],
+        conflict: (state != State::Announcing).then_some(conflict),
+    };
+    BTreeMap::from([(address, status)])
 }

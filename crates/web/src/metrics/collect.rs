@@ -242,7 +242,41 @@ impl Snapshot {
             let limits = [("IPv4", pool.limit_ipv4), ("IPv6", pool.limit_ipv6)];
             limits.map(|(family, limit)| Some((labels([&pool.name, &family]), limit?)))
         };
-        page.gauge(&table::POOL_LIMIT, pools().flat_map(limits).flatten())
+        page.gauge(&table::POOL_LIMIT, pools().flat_map(limits).flatten())?;
+        self.allocator(page)
+    }
+
+    /// The same under the names by which alerts on MetalLB's controller know it.
+    fn allocator(&self, page: &mut Page<'_>) -> fmt::Result {
+        type Of = fn(&PoolView) -> u64;
+        let counted: [(&Metric, &Metric, Of, Of); 3] = [
+            (
+                &table::ALLOCATOR_TOTAL,
+                &table::ALLOCATOR_USED,
+                |pool| pool.assigned_ipv4.saturating_add(pool.assigned_ipv6),
+                |pool| pool.available_ipv4.saturating_add(pool.available_ipv6),
+            ),
+            (
+                &table::ALLOCATOR_TOTAL_V4,
+                &table::ALLOCATOR_USED_V4,
+                |pool| pool.assigned_ipv4,
+                |pool| pool.available_ipv4,
+            ),
+            (
+                &table::ALLOCATOR_TOTAL_V6,
+                &table::ALLOCATOR_USED_V6,
+                |pool| pool.assigned_ipv6,
+                |pool| pool.available_ipv6,
+            ),
+        ];
+        let named = |pool: &PoolView, count: u64| (labels([&pool.name]), count);
+        for (total, used, assigned, available) in counted {
+            let pools = || self.view.pools.iter();
+            let all = |pool| u64::saturating_add(assigned(pool), available(pool));
+            page.gauge(total, pools().map(|pool| named(pool, all(pool))))?;
+            page.gauge(used, pools().map(|pool| named(pool, assigned(pool))))?;
+        }
+        Ok(())
     }
 
     fn engine(&self, page: &mut Page<'_>) -> fmt::Result {

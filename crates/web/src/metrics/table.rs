@@ -144,6 +144,19 @@ metrics! {
         "Addresses of the address pool that the namespace with most of them holds.";
     POOL_LIMIT = Gauge "landfall_pool_namespace_limit_addresses" ["pool", "family"]
         "Addresses of the address pool that one namespace may hold, if that is limited.";
+    ALLOCATOR_TOTAL = Gauge "metallb_allocator_addresses_total" ["pool"]
+        "Addresses of the address pool that Services hold or can get; named as in MetalLB, as all \
+        of the allocator.";
+    ALLOCATOR_USED = Gauge "metallb_allocator_addresses_in_use_total" ["pool"]
+        "Addresses of the address pool that Services hold.";
+    ALLOCATOR_TOTAL_V4 = Gauge "metallb_allocator_ipv4_addresses_total" ["pool"]
+        "The same for IPv4.";
+    ALLOCATOR_USED_V4 = Gauge "metallb_allocator_ipv4_addresses_in_use_total" ["pool"]
+        "The same for IPv4.";
+    ALLOCATOR_TOTAL_V6 = Gauge "metallb_allocator_ipv6_addresses_total" ["pool"]
+        "The same for IPv6.";
+    ALLOCATOR_USED_V6 = Gauge "metallb_allocator_ipv6_addresses_in_use_total" ["pool"]
+        "The same for IPv6.";
     RECONCILE = Histogram "landfall_reconcile_duration" unit "seconds" []
         "Duration of reconciles of one Service.";
     RECONCILES = Counter "landfall_reconciles" ["outcome"]

@@ -63,6 +63,8 @@ async fn the_numbers_are_those_of_the_view() {
         r#"landfall_member_up{namespace="shop",service="dns",listener="53/UDP",member="10.244.2.41:5353"} 0"#,
         r#"landfall_pool_assigned_addresses{pool="edge",family="IPv4"} 7"#,
         r#"landfall_pool_available_addresses{pool="edge",family="IPv6"} 9223372036854775807"#,
+        r#"metallb_allocator_ipv4_addresses_in_use_total{pool="edge"} 7"#,
+        r#"metallb_allocator_addresses_total{pool="edge"} 9223372036854775807"#,
         r#"landfall_plan_steps_total{kind="listen"} 7"#,
         r#"landfall_reconciles_total{outcome="unchanged"} 44"#,
         r#"landfall_reconcile_duration_seconds_bucket{le="0.01"} 49"#,
@@ -225,12 +227,12 @@ fn names_follow_the_conventions_of_prometheus() {
     for metric in metrics::ALL {
         let name = metric.sample_name();
         // Some have the names that dashboards for MetalLB ask for.
-        let is_of_metallb = ["metallb_speaker_", "metallb_bgp_", "metallb_bfd_"];
-        let is_known = is_of_metallb.iter().any(|prefix| name.starts_with(prefix));
+        let of_metallb = ["allocator", "speaker", "bgp", "bfd"].map(|it| format!("metallb_{it}_"));
+        let is_known = of_metallb.iter().any(|prefix| name.starts_with(prefix));
         assert!(name.starts_with("landfall_") || is_known, "{name}");
         assert!(
             name.chars()
-                .all(|letter| letter.is_ascii_lowercase() || letter == '_'),
+                .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_'),
             "{name}"
         );
         assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
