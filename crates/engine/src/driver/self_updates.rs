@@ -55,7 +55,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 tracked.confirm(&row.status);
                 self.handle.store.write(|pages| {
                     if let Some(record) = pages.records.get_mut(key) {
-                        // One row less to keep. A newer version that is still to be handled may have
+                        // One row less to keep. A newer version that is not handled yet may have
                         // come between the two, and is not accepted yet.
                         if let Some(accepted) = &mut tracked.accepted
                             && Arc::ptr_eq(&accepted.row, record.row())
