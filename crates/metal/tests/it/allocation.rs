@@ -389,7 +389,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn no_two_services_hold_one_address_each_gets_all_of_its_own_and_no_restart_moves_any(events in events()) {
+    fn each_service_gets_all_of_its_own_addresses_and_no_restart_moves_any(events in events()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let mut site = Site::with(&pools(0));
