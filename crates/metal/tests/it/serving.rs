@@ -52,14 +52,14 @@ fn options_of_traffic_are_refused_with_kube_proxy_and_accepted_with_speakers() {
 }
 
 #[test]
-fn only_what_no_data_plane_has_is_refused_with_speakers() {
+fn only_what_no_data_plane_has_and_nodes_as_members_are_refused_with_speakers() {
     let support = serving().provider.profile().support;
     let refused: Vec<OptionId> = OptionId::ALL
         .iter()
         .copied()
         .filter(|option| matches!(support(*option), Support::Refused { .. }))
         .collect();
-    assert_eq!(refused, [OptionId::ProtocolSctp]);
+    assert_eq!(refused, [OptionId::TargetType, OptionId::ProtocolSctp]);
     let left_out = support(OptionId::ExternalIps);
     assert!(matches!(left_out, Support::LeftOut { .. }));
     let local = support(OptionId::ExternalTrafficPolicy);

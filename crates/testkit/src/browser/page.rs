@@ -194,10 +194,16 @@ impl Page {
     /// # Errors
     /// When it does not exist.
     pub async fn click(&self, selector: &str) -> Result<(), BrowserError> {
+        // What is above it may still be drawn, and would move it away from under the mouse.
         let script = format!(
-            "(() => {{ const found = document.querySelector({selector:?}); \
-             found.scrollIntoView({{block: 'center'}}); const box = found.getBoundingClientRect(); \
-             return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+            "(async () => {{ \
+               const place = () => document.querySelector({selector:?}).getBoundingClientRect(); \
+               const frame = () => new Promise(requestAnimationFrame); \
+               document.querySelector({selector:?}).scrollIntoView({{block: 'center'}}); \
+               for (let before = place(), same = 0; ;) {{ \
+                 await frame(); const now = place(); \
+                 same = now.x === before.x && now.y === before.y ? same + 1 : 0; before = now; \
+                 if (same === 3) return [now.x + now.width / 2, now.y + now.height / 2]; }} }})()"
         );
         let (x, y): (f64, f64) = self.eval(&script).await?;
         for kind in ["mousePressed", "mouseReleased"] {
