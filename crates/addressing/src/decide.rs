@@ -164,12 +164,15 @@ impl Case<'_> {
             }
             _ => held,
         };
-        self.addresses.insert(number, addresses);
         if self.pool.is_none() {
-            let pool = self.trial.held(&uid).and_then(|claim| claim.pool.clone());
+            // The pool on record may have been split since.
+            let lies_in = addresses.first().and_then(|it| self.trial.pool_of(*it));
+            let claimed = || self.trial.held(&uid).and_then(|claim| claim.pool.clone());
+            let pool = lies_in.map(|pool| pool.name().clone()).or_else(claimed);
             let is_there = |pool: &PoolName| self.trial.pools().get(pool).is_some();
             self.pool = pool.filter(is_there);
         }
+        self.addresses.insert(number, addresses);
         answer
     }
 

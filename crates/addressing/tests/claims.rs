@@ -407,6 +407,21 @@ fn a_pool_that_shrinks_takes_only_those_addresses_that_it_does_not_have_any_more
 }
 
 #[test]
+fn a_pool_that_is_split_moves_no_address_that_another_pool_has() {
+    let mut site = Site::with(&["192.0.2.0/28"]);
+    let service = svc("web").port(80);
+    let service = service.annotated("landfall.dev/addresses", "192.0.2.8, 192.0.2.9");
+    site.settle(&spec(&service.row())).unwrap();
+    site.0.set_pools(&[
+        pool("default", &["192.0.2.0/29"]),
+        pool("upper", &["192.0.2.8/29"]),
+    ]);
+    let want = several("web", "2");
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.8", "192.0.2.9"]);
+}
+
+#[test]
 fn the_quota_of_a_namespace_counts_each_address() {
     let mut site = Site::default();
     let limited = PoolRow {
