@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_ipam::{Allocator, Decision, Pool, PoolName, Proposal, Refusal, Request, Terms};
+use landfall_ipam::{Allocator, Decision, Pool, PoolName, Proposal, Refusal, Request, Terms, Why};
 use landfall_model::Uid;
 use landfall_model::intent::{Intent, LoadBalancerSpec};
 
@@ -125,9 +125,16 @@ impl Case<'_> {
             self.explain("fewer addresses are wanted");
         }
         let is_unmet = |it: &&Answer| it.outcome.as_ref().is_ok_and(|it| it.unmet.is_some());
-        let unmet = kept.iter().find(is_unmet).cloned();
+        let is_refused = |it: &&Answer| it.outcome.is_err();
+        let unmet = kept.iter().find(is_refused);
+        let unmet = unmet.or(kept.iter().find(is_unmet)).cloned();
         let first = kept.into_iter().next();
-        let refused = (!missing.is_empty()).then(|| self.add(&missing, first.is_none()));
+        let is_met = self.has_what_it_asks_for();
+        let is_more = is_met && !missing.is_empty();
+        let refused = is_more.then(|| self.add(&missing, first.is_none()));
+        if !is_met || refused.as_ref().is_some_and(Result::is_err) {
+            self.stay();
+        }
         let reported = match refused {
             Some(Err(answer)) => Some(*answer),
             Some(Ok(answer)) => unmet.or(first).or(Some(*answer)),
@@ -164,13 +171,50 @@ impl Case<'_> {
             }
             _ => held,
         };
-        self.addresses.insert(number, addresses);
         if self.pool.is_none() {
-            let pool = self.trial.held(&uid).and_then(|claim| claim.pool.clone());
+            // The pool on record may have been split since.
+            let lies_in = addresses.first().and_then(|it| self.trial.pool_of(*it));
+            let claimed = || self.trial.held(&uid).and_then(|claim| claim.pool.clone());
+            let pool = lies_in.map(|pool| pool.name().clone()).or_else(claimed);
             let is_there = |pool: &PoolName| self.trial.pools().get(pool).is_some();
             self.pool = pool.filter(is_there);
         }
+        self.addresses.insert(number, addresses);
         answer
+    }
+
+    /// Returns whether the parts that hold something get all that they ask for by name.
+    fn has_what_it_asks_for(&self) -> bool {
+        let mut parts = self.addresses.iter();
+        parts.all(|(number, addresses)| {
+            let mut asked = self.asked.get(number).into_iter().flatten();
+            asked.all(|address| addresses.contains(address))
+        })
+    }
+
+    /// Leaves the parts where they are that would move to addresses which the Service asks for: it
+    /// gets all of these or none.
+    fn stay(&mut self) {
+        let moves = |(_, proposal): &(Request, Proposal)| {
+            let why = match &proposal.decision {
+                Decision::Move { why, .. } => Some(why),
+                _ => None,
+            };
+            matches!(why, Some(Why::AddressesRequested { .. }))
+        };
+        let claims = std::mem::take(&mut self.change.claims);
+        let (moving, others): (Vec<_>, Vec<_>) = claims.into_iter().partition(moves);
+        self.change.claims = others;
+        for number in 0..self.parts.len() {
+            let uid = parts::part(&self.want.uid, number);
+            let mut moving = moving.iter();
+            if moving.any(|(request, _)| request.claimant.uid == uid) {
+                self.addresses.insert(number, self.held(number));
+            }
+        }
+        if self.change.is_empty() {
+            self.change.because.clear();
+        }
     }
 
     /// Adds parts: all of them, or none. `free`: they may be of any pool.

@@ -345,6 +345,35 @@ fn several_addresses_can_be_requested_by_name() {
 }
 
 #[test]
+fn requested_addresses_replace_others_all_at_once_or_not_at_all() {
+    let mut site = Site::with(&["192.0.2.0/29"]);
+    site.settle(&spec(&web("other"))).unwrap();
+    let named = |addresses: &str| {
+        let service = svc("web").port(80);
+        spec(&service.annotated("landfall.dev/addresses", addresses).row())
+    };
+    let before = ["192.0.2.2", "192.0.2.1"];
+    site.settle(&named("192.0.2.2, 192.0.2.1")).unwrap();
+    // The first is held by another Service: as one of several that move, and as one more.
+    for taken in [
+        "192.0.2.0, 192.0.2.5",
+        "192.0.2.5, 192.0.2.0",
+        "192.0.2.4, 192.0.2.5, 192.0.2.0",
+        "192.0.2.0, 192.0.2.4, 192.0.2.5",
+    ] {
+        let want = named(taken);
+        assert_eq!(site.settle(&want).unwrap(), NOTHING, "{taken}");
+        assert_eq!(site.held(&want), before, "{taken}");
+        let remarks = site.remarks(&want);
+        assert_eq!(remarks, [(Code::AddressInUse, Severity::Error)], "{taken}");
+    }
+    site.settle(&removal(&web("other"))).unwrap();
+    let want = named("192.0.2.0, 192.0.2.5");
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.0", "192.0.2.5"]);
+}
+
+#[test]
 fn requested_addresses_of_both_families_stay_where_they_are_held() {
     let mut site = Site::with(&["192.0.2.0/29", "2001:db8::/125"]);
     let named = |addresses: &str| {
@@ -404,6 +433,21 @@ fn a_pool_that_shrinks_takes_only_those_addresses_that_it_does_not_have_any_more
     site.0.set_pools(&[pool("default", &["192.0.2.0/29"])]);
     site.settle(&want).unwrap();
     assert_eq!(site.held(&want), ["192.0.2.0", "192.0.2.2", "192.0.2.1"]);
+}
+
+#[test]
+fn a_pool_that_is_split_moves_no_address_that_another_pool_has() {
+    let mut site = Site::with(&["192.0.2.0/28"]);
+    let service = svc("web").port(80);
+    let service = service.annotated("landfall.dev/addresses", "192.0.2.8, 192.0.2.9");
+    site.settle(&spec(&service.row())).unwrap();
+    site.0.set_pools(&[
+        pool("default", &["192.0.2.0/29"]),
+        pool("upper", &["192.0.2.8/29"]),
+    ]);
+    let want = several("web", "2");
+    site.settle(&want).unwrap();
+    assert_eq!(site.held(&want), ["192.0.2.8", "192.0.2.9"]);
 }
 
 #[test]

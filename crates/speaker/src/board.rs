@@ -5,6 +5,8 @@
 //! so the new owner is the better one of the owner so far and the nodes that changed, unless the
 //! owner itself changed.
 
+mod refused;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -179,19 +181,6 @@ impl Board {
         of_owner.is_some_and(|it| it.are_many)
             || (all.clone().any(|it| !it.is_empty())
                 && all.any(|it| it.contains(&fingerprint(address))))
-    }
-
-    /// Returns the addresses that other hosts have, as their owners say.
-    pub fn refused(&self) -> BTreeSet<IpAddr> {
-        if self.refused.values().all(|it| it.addresses.is_empty()) {
-            return BTreeSet::new();
-        }
-        let refused = self.addresses.iter().filter(|(address, elected)| {
-            let owner = elected.owner.as_ref();
-            let reported = owner.and_then(|owner| self.refused.get(owner));
-            reported.is_some_and(|it| it.addresses.contains(&fingerprint(**address)))
-        });
-        refused.map(|(address, _)| *address).collect()
     }
 
     /// Takes that this node announces an address.

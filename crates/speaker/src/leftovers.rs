@@ -25,6 +25,9 @@ const RETRY: Duration = Duration::from_mins(9);
 /// One that is longer may be more than fits into a request.
 const LONGEST_SELECTOR: usize = 16 * 1024;
 
+/// Values of labels are no longer; names of nodes may be.
+const LONGEST_LABEL: usize = 63;
+
 /// Deletes status objects of nodes that are gone.
 #[derive(Debug)]
 pub struct Leftovers<R> {
@@ -67,9 +70,7 @@ impl<R: OwnReport> Leftovers<R> {
                 continue;
             }
             tokio::time::sleep(GONE).await;
-            let now = Arc::clone(&view.borrow());
-            let present = before.nodes.union(&now.nodes).cloned().collect();
-            match self.sweep(&present).await {
+            match self.sweep(&before.nodes, &view).await {
                 Ok(0) => {}
                 Ok(count) => info!(count, "status objects of nodes that are gone are deleted"),
                 Err(error) => {
@@ -82,32 +83,37 @@ impl<R: OwnReport> Leftovers<R> {
         }
     }
 
-    /// Deletes what speakers said of all other nodes, and returns how many objects that were.
+    /// Deletes what speakers said of all nodes but these and those in the view, and returns how
+    /// many objects that were. A node that comes back meanwhile keeps what is still there of it.
     ///
     /// # Errors
-    /// The API server can't be asked, or refuses a deletion. What was deleted is so.
-    pub async fn sweep(&self, present: &BTreeSet<Arc<str>>) -> Result<usize, ReportError> {
+    /// The API server can't be asked, or refuses a deletion. What else was deleted is so.
+    pub async fn sweep(
+        &self,
+        before: &BTreeSet<Arc<str>>,
+        view: &watch::Receiver<Arc<SpeakerView>>,
+    ) -> Result<usize, ReportError> {
         let mut count = 0;
+        let mut failed = None;
         // Before nodes are known, each would be taken for gone.
-        if !present.contains(&self.own) {
+        if !before.contains(&self.own) {
             return Ok(count);
         }
         for written in self.kinds() {
-            let (label, known) = (written.label, present.iter());
-            let known: Vec<&str> = known.map(|name| &**name).collect();
-            let mut selector = format!("{label},{label} notin ({})", known.join(","));
-            if selector.len() > LONGEST_SELECTOR {
-                label.clone_into(&mut selector);
-            }
+            let selector = selector(written.label, before);
             let found = self.reporter.list_own::<Value>(&written.kind, &selector);
             for (name, status) in found.await? {
                 let Some(status) = status else {
                     continue;
                 };
+                let is_gone = |node: &str| {
+                    let now = view.borrow();
+                    let is_there = now.nodes.contains(node) || now.members.contains(node);
+                    !is_there && !before.contains(node)
+                };
                 let node = status.get("node").and_then(Value::as_str);
-                let is_gone = node.is_some_and(|node| !present.contains(node));
                 // MetalLB's speakers leave objects of these kinds, too, under other names.
-                if !is_gone || (written.name)(&status).as_deref() != Some(&name) {
+                if !node.is_some_and(is_gone) || (written.name)(&status).as_deref() != Some(&name) {
                     continue;
                 }
                 let object = OwnObject {
@@ -116,11 +122,13 @@ impl<R: OwnReport> Leftovers<R> {
                     labels: std::collections::BTreeMap::new(),
                     owner: None,
                 };
-                self.reporter.delete_own(&object).await?;
-                count += 1;
+                match self.reporter.delete_own(&object).await {
+                    Ok(()) => count += 1,
+                    Err(error) => failed = failed.or(Some(error)),
+                }
             }
         }
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 
     fn kinds(&self) -> [Written; 3] {
@@ -144,6 +152,18 @@ impl<R: OwnReport> Leftovers<R> {
     }
 }
 
+/// Returns what selects the objects of other nodes, and maybe some of these.
+fn selector(label: &str, nodes: &BTreeSet<Arc<str>>) -> String {
+    let names = nodes.iter().map(|name| &**name);
+    // One that no label can have would make all of it invalid.
+    let names: Vec<&str> = names.filter(|it| it.len() <= LONGEST_LABEL).collect();
+    let selector = format!("{label},{label} notin ({})", names.join(","));
+    if names.is_empty() || selector.len() > LONGEST_SELECTOR {
+        return label.to_owned();
+    }
+    selector
+}
+
 fn of_service<S: Said>(status: &Value) -> Option<String> {
     let text = |field| status.get(field).and_then(Value::as_str);
     let service = ServiceKey::new(text("serviceNamespace")?, text("serviceName")?);
@@ -154,4 +174,19 @@ fn of_session(status: &Value) -> Option<String> {
     let text = |field| status.get(field).and_then(Value::as_str);
     let (node, peer) = (text("node")?, text("peer")?);
     Some(name_of(session_states::PREFIX, node, peer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_whose_name_no_label_can_have_does_not_spoil_what_is_asked_for() {
+        let long: Arc<str> = "n".repeat(64).into();
+        let nodes = |names: &[&Arc<str>]| names.iter().map(|it| Arc::clone(it)).collect();
+        let short: Arc<str> = "n".repeat(63).into();
+        let asked = selector("node", &nodes(&[&long, &short]));
+        assert_eq!(asked, format!("node,node notin ({short})"));
+        assert_eq!(selector("node", &nodes(&[&long])), "node");
+    }
 }

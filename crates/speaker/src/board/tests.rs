@@ -379,3 +379,30 @@ proptest! {
         prop_assert_eq!(owners(&board), owners(&whole));
     }
 }
+
+#[test]
+fn a_host_at_one_address_does_not_take_another_with_the_same_fingerprint_down() {
+    let (mine, alike) = ("2001:db8::f04", "2001:db8::1:af4");
+    assert_eq!(fingerprint(ip(mine)), fingerprint(ip(alike)));
+    let none = BTreeSet::new();
+    for own in ["node-a", "node-b"] {
+        let mut board = board(own);
+        board.set_advertisements(vec![everywhere(&["node-b"])], []);
+        board.set_service(&key("mine"), Some(facts(&[mine])));
+        let reported = refused_at(&["node-b"], &[mine]);
+        board.set_refused(reported);
+        if own == "node-b" {
+            // Of its own the node knows which it is.
+            board.set_service(&key("alike"), Some(facts(&[alike])));
+            let found = BTreeSet::from([ip(mine)]);
+            assert_eq!(board.refused(&found), found);
+            assert_eq!(board.refused(&none), none);
+        } else {
+            assert_eq!(board.refused(&none), BTreeSet::from([ip(mine)]));
+            board.set_service(&key("alike"), Some(facts(&[alike])));
+            assert_eq!(board.refused(&none), none, "it may be either");
+            // What is found on a node that does not own it any more counts no longer.
+            assert_eq!(board.refused(&BTreeSet::from([ip(mine)])), none);
+        }
+    }
+}

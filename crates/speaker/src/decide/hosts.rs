@@ -32,7 +32,7 @@ impl Decider {
     /// Leaves the packets of addresses alone that other hosts have.
     pub(super) fn leave_to_hosts(&mut self) {
         if let Some(plane) = &mut self.plane {
-            plane.take_refused(self.board.refused());
+            plane.take_refused(self.board.refused(&self.refused));
         }
     }
 }

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use landfall_engine::report::ReportError;
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::ServiceKey;
 use landfall_model::view::PeerView;
@@ -64,15 +65,21 @@ fn leftovers(server: &Arc<Server>) -> Leftovers<Server> {
     Leftovers::new(Arc::clone(server), "node-a", NAMESPACE)
 }
 
+/// Sweeps while these nodes are there.
+async fn sweep(server: &Arc<Server>, names: &[&str]) -> Result<usize, ReportError> {
+    let (_seen, views) = watch::channel(view(names, true));
+    leftovers(server).sweep(&set(names), &views).await
+}
+
 #[tokio::test]
 async fn what_nodes_said_that_are_gone_is_deleted_and_nothing_else() {
     let server = full().await;
-    let present = set(&["node-a", "node-c"]);
-    assert_eq!(leftovers(&server).sweep(&present).await.unwrap(), 3);
+    let present = ["node-a", "node-c"];
+    assert_eq!(sweep(&server, &present).await.unwrap(), 3);
     let a_and_c = ["node-a", "node-a", "node-a", "node-c", "node-c", "node-c"];
     assert_eq!(nodes(&server), a_and_c);
     server.take_writes();
-    assert_eq!(leftovers(&server).sweep(&present).await.unwrap(), 0);
+    assert_eq!(sweep(&server, &present).await.unwrap(), 0);
     assert_eq!(server.take_writes(), [] as [String; 0]);
 }
 
@@ -84,10 +91,10 @@ async fn objects_that_no_speaker_of_landfall_wrote_are_left_alone() {
         let mut objects = server.objects.lock().unwrap();
         objects.insert(name.to_owned(), status.clone());
     }
-    let present = set(&["node-a", "node-b", "node-c"]);
-    assert_eq!(leftovers(&server).sweep(&present).await.unwrap(), 0);
+    let present = ["node-a", "node-b", "node-c"];
+    assert_eq!(sweep(&server, &present).await.unwrap(), 0);
     // Nor is anything deleted while nodes are not known.
-    assert_eq!(leftovers(&server).sweep(&set(&[])).await.unwrap(), 0);
+    assert_eq!(sweep(&server, &[]).await.unwrap(), 0);
     assert_eq!(nodes(&server).len(), 12);
 }
 
@@ -95,15 +102,37 @@ async fn objects_that_no_speaker_of_landfall_wrote_are_left_alone() {
 async fn a_deletion_that_fails_is_made_good_by_the_next() {
     let server = full().await;
     server.set_away(true);
-    leftovers(&server)
-        .sweep(&set(&["node-a"]))
-        .await
-        .unwrap_err();
+    sweep(&server, &["node-a"]).await.unwrap_err();
     server.set_away(false);
-    assert_eq!(
-        leftovers(&server).sweep(&set(&["node-a"])).await.unwrap(),
-        6
-    );
+    assert_eq!(sweep(&server, &["node-a"]).await.unwrap(), 6);
+}
+
+#[tokio::test]
+async fn one_object_that_is_kept_is_no_reason_to_keep_others() {
+    let server = full().await;
+    for status in server.objects.lock().unwrap().values_mut() {
+        if status["node"] == "node-b" {
+            status["isKept"] = json!(true);
+        }
+    }
+    sweep(&server, &["node-a"]).await.unwrap_err();
+    let a_and_b = ["node-a", "node-a", "node-a", "node-b", "node-b", "node-b"];
+    assert_eq!(nodes(&server), a_and_b);
+}
+
+#[tokio::test]
+async fn a_node_that_came_back_meanwhile_keeps_its_objects() {
+    let server = full().await;
+    let now = SpeakerView {
+        members: set(&["node-b"]),
+        ..SpeakerView::default()
+    };
+    let (_seen, views) = watch::channel(Arc::new(now));
+    let present = set(&["node-a"]);
+    let deleted = leftovers(&server).sweep(&present, &views).await;
+    assert_eq!(deleted.unwrap(), 3);
+    let a_and_b = ["node-a", "node-a", "node-a", "node-b", "node-b", "node-b"];
+    assert_eq!(nodes(&server), a_and_b);
 }
 
 fn view(names: &[&str], is_first: bool) -> Arc<SpeakerView> {

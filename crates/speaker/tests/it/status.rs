@@ -68,6 +68,19 @@ impl OwnReport for Server {
     }
 
     async fn delete_own(&self, object: &OwnObject) -> Result<(), ReportError> {
+        let is_kept = |it: &Value| it["isKept"] == true;
+        if self
+            .objects
+            .lock()
+            .unwrap()
+            .get(&object.name)
+            .is_some_and(is_kept)
+        {
+            return Err(ReportError::Failed {
+                what: "own status",
+                why: "it is kept".to_owned(),
+            });
+        }
         self.wrote("delete".to_owned())?;
         self.objects.lock().unwrap().remove(&object.name);
         Ok(())
