@@ -113,6 +113,7 @@ impl Spec {
             features: self.features,
             body_limit: 0,
             serial: false,
+            keep: false,
             refusals: &Refusals::default(),
             graph,
         };

@@ -31,7 +31,7 @@ use crate::step::Step;
 use crate::target::Target;
 use attempts::{defer_while_create_is_unanswered, without_refused};
 use broken::broken;
-use diff::Diff;
+use diff::{Diff, has_predecessors};
 use removal::{delete_surplus, removal};
 use rename::{rename, tag};
 use waiting::{await_others, make_certain, wait};
@@ -243,7 +243,9 @@ fn serve(
     owner: bool,
     mut plan: Plan<Step>,
 ) -> Planned {
-    let diff = diff(have, balancer, owner);
+    // Nodes that are not reachable yet don't take the place of pods.
+    let keep = groups::opens(have, &plan);
+    let diff = diff(have, balancer, owner).map(|diff| Diff { keep, ..diff });
     let mut changes = Plan::default();
     let mut held = Vec::new();
     if let Some(diff) = &diff {
@@ -350,6 +352,7 @@ fn diff<'a>(have: &'a Observed, balancer: &'a LoadBalancer, owner: bool) -> Opti
             features: have.features,
             body_limit: have.body_limit,
             serial: have.serial,
+            keep: false,
             refusals: &have.attempts.refusals,
             graph,
         }),
@@ -374,7 +377,10 @@ pub(crate) fn is_as_wanted(
                 ..diff
             };
             let pending = target.listeners.iter().any(|it| it.pending);
-            diff.plan(&target.listeners, &mut plan).is_ok() && plan.is_empty() && !pending
+            diff.plan(&target.listeners, &mut plan).is_ok()
+                && plan.is_empty()
+                && !pending
+                && !has_predecessors(&target.listeners, diff.graph)
         }
     }
 }

@@ -118,6 +118,12 @@ pub(crate) fn follows_nodes(key: &Key) -> bool {
     key.starts_with(MEMBERS)
 }
 
+/// The pool of a write of members, by the write's key.
+pub(crate) fn pool_of_members(key: &Key) -> Option<&str> {
+    let (pool, _) = key.strip_prefix(MEMBERS)?.split_once(' ')?;
+    Some(pool)
+}
+
 /// The pool of a write of members, and what is written.
 pub(crate) fn of_members(step: &Step) -> Option<(&Id, Value)> {
     match step {

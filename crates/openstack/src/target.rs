@@ -363,9 +363,10 @@ impl ListenerBuilder<'_> {
             (false, port) => port,
         };
         let (said, ovn, pods) = (listener.said, self.features.ovn, self.has_pods());
+        let any_ready = pods && pool.members.iter().any(|it| !it.draining);
         let members = pool.members.iter().map(|member| {
             let weight = if pods {
-                weight_of_pod(member, &pool.members)
+                weight_of_pod(member, any_ready)
             } else {
                 member.weight
             };

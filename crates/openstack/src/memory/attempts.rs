@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::client::ApiError;
 use crate::objects::{Id, PoolAlgorithm};
 use crate::observed::{Attempts, Failover};
-use crate::refusal::{Key, Refusal, Refusals, follows_nodes};
+use crate::refusal::{Key, Refusal, Refusals, follows_nodes, pool_of_members};
 use crate::step::Step;
 
 /// What the cloud refused.
@@ -61,6 +61,8 @@ const LONGEST_REFUSED: Duration = Duration::from_secs(6 * 3600);
 /// So long after its last refusal a write is not wanted any more: the Service asks for something
 /// else.
 const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
+/// So many refused writes of the members of a pool are remembered.
+const MOST_OF_POOL: usize = 64;
 /// For so long a floating IP is not tried again that could not be attached: each attempt cuts the
 /// one that serves.
 const UNATTACHABLE: Duration = Duration::from_secs(3600);
@@ -106,7 +108,27 @@ impl AttemptLog {
             times: times.saturating_add(1),
             at: now,
         };
+        let pool = pool_of_members(&key).map(str::to_owned);
         self.writes.insert(key, refused);
+        if let Some(pool) = pool {
+            self.forget_oldest(&pool);
+        }
+    }
+
+    /// Each change of the endpoints makes another write of members: only the newest refusals of a
+    /// pool are kept.
+    fn forget_oldest(&mut self, pool: &str) {
+        let of_pool = self.writes.iter();
+        let of_pool = of_pool.filter(|(key, _)| pool_of_members(key) == Some(pool));
+        let mut refused: Vec<(Instant, Key)> =
+            of_pool.map(|(key, it)| (it.at, key.clone())).collect();
+        let surplus = refused.len().saturating_sub(MOST_OF_POOL);
+        if surplus > 0 {
+            refused.sort();
+            for (_, key) in refused.iter().take(surplus) {
+                self.writes.remove(key);
+            }
+        }
     }
 
     /// Notes that a write was accepted.
@@ -228,4 +250,32 @@ impl AttemptLog {
 fn is_due(times: u32, last: Instant, now: Instant) -> bool {
     let pause = REFUSED * 2_u32.saturating_pow(times.saturating_sub(1));
     now.saturating_duration_since(last) >= pause.min(LONGEST_REFUSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_model::Code;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_newest_refused_writes_of_members_are_remembered() {
+        let mut log = AttemptLog::default();
+        let balancer = Id::new("lb");
+        let mut refuse = |key: String| {
+            let reason = Reason::error(Code::OptionNotSupported, "no");
+            log.refuse(&balancer, key, reason, Instant::now());
+        };
+        refuse("write pool {}".to_owned());
+        refuse("members other 0".to_owned());
+        let now = Instant::now();
+        for write in 0..1000 {
+            let reason = Reason::error(Code::OptionNotSupported, "no");
+            let at = now + Duration::from_secs(write);
+            log.refuse(&balancer, format!("members pool {write}"), reason, at);
+        }
+        assert_eq!(log.writes.len(), MOST_OF_POOL + 2);
+        assert!(log.writes.contains_key("members pool 999"));
+        assert!(!log.writes.contains_key("members pool 0"));
+    }
 }

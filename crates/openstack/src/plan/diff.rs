@@ -34,6 +34,8 @@ pub(crate) struct Diff<'a> {
     pub(crate) body_limit: usize,
     /// Members are added and taken out one by one.
     pub(crate) serial: bool,
+    /// Members of another kind than is wanted stay.
+    pub(crate) keep: bool,
     /// Writes that were refused.
     pub(crate) refusals: &'a Refusals,
     pub(crate) graph: &'a Graph,
@@ -431,6 +433,19 @@ impl Diff<'_> {
             changes: Box::new(changes),
         }
     }
+}
+
+/// Whether members of another kind than is wanted are in a pool that serves.
+pub(crate) fn has_predecessors(listeners: &[WantedListener], graph: &Graph) -> bool {
+    let mut pools = listeners.iter().filter_map(|wanted| {
+        let mut there = graph.listeners.iter();
+        let listener = there.find(|listener| same_port(wanted, listener))?;
+        Some((&wanted.pool, graph.pool_of(listener)?))
+    });
+    pools.any(|(wanted, pool)| {
+        let mut left = super::members::predecessors(wanted, graph.members_of(pool));
+        left.next().is_some()
+    })
 }
 
 /// Returns the name under which a listener is tried.

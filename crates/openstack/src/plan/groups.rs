@@ -42,6 +42,16 @@ pub(crate) fn plan(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
     }
 }
 
+/// Whether nodes are still to be made reachable.
+pub(crate) fn opens(have: &Observed, plan: &Plan<Step>) -> bool {
+    let opens = |step: &Step| match step {
+        Step::CreateGroup { .. } | Step::CreateRules { .. } => true,
+        Step::SetPortGroups { joins, .. } => *joins,
+        _ => false,
+    };
+    plan.steps.iter().any(|planned| opens(&planned.step)) || waits_for_address(have)
+}
+
 /// Whether ports are still to get the group that wait for the Service's address to be published.
 pub(crate) fn waits_for_address(have: &Observed) -> bool {
     let view = have.groups.as_ref().filter(|view| view.publishes_first);

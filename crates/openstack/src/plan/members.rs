@@ -37,6 +37,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) serial: bool,
     /// Batches follow each other with pauses.
     pub(crate) paced: bool,
+    /// Members of another kind stay although all that is wanted is there.
+    pub(crate) keep: bool,
 }
 
 /// The members that are wanted against those that are there.
@@ -60,11 +62,11 @@ pub(crate) fn plan(
     there: &[Member],
     plan: &mut Plan<Step>,
 ) {
+    let wanted = &*with_predecessors(wanted, there, writer.keep);
     if writer.serial {
         one_by_one(writer, wanted, there, plan);
         return;
     }
-    let wanted = &*with_predecessors(wanted, there);
     let compared = Comparison::of(wanted, there);
     if compared.is_equal() {
         return;
@@ -266,13 +268,21 @@ pub(crate) fn predecessors<'a>(
 
 /// What is wanted, and beside it, as long as some of that is not there, its predecessors: what
 /// serves goes once all that takes its place has come.
-fn with_predecessors<'a>(wanted: &'a WantedPool, there: &[Member]) -> Cow<'a, WantedPool> {
+///
+/// Where nothing is wanted, nothing takes their place, and those whose names say what they are stay;
+/// the others may as well be what was wanted until now.
+fn with_predecessors<'a>(
+    wanted: &'a WantedPool,
+    there: &[Member],
+    keep: bool,
+) -> Cow<'a, WantedPool> {
     let known: HashSet<MemberKey> = there.iter().filter_map(key_of).collect();
     let mut both = Cow::Borrowed(wanted);
-    if wanted.members.keys().all(|key| known.contains(key)) {
+    let none = wanted.members.is_empty();
+    if !none && !keep && wanted.members.keys().all(|key| known.contains(key)) {
         return both;
     }
-    for it in predecessors(wanted, there) {
+    for it in predecessors(wanted, there).filter(|it| !none || !it.name.is_empty()) {
         let Some(key) = key_of(it) else { continue };
         let stays = WantedMember {
             name: it.name.clone(),

@@ -16,8 +16,7 @@ use crate::client::ApiError;
 use crate::names::shared_group;
 use crate::objects::{Id, Port, SecurityGroup, server_of};
 use crate::observed::{Content, Found, Goal, GroupView, Observed};
-use crate::plan::diff::same_port;
-use crate::plan::members::predecessors;
+use crate::plan::diff::has_predecessors;
 use crate::provider::OpenStack;
 use crate::read::ObserveError;
 use crate::read::floating_ips::{FRESH, ago};
@@ -68,7 +67,8 @@ impl OpenStack {
             self.left_groups().await?
         };
         if !managed {
-            let frozen = of_nodes && may_have_nodes(target, have);
+            // What is only taken to be so may have left the nodes in.
+            let frozen = of_nodes && (have.assumed || may_have_nodes(target, have));
             return self.unmanaged_view(have, &groups, frozen).await;
         }
         let own_there = groups.iter().any(|it| it.name == have.names.group);
@@ -241,16 +241,7 @@ fn may_have_nodes(target: &Target, have: &Observed) -> bool {
         Content::Unread => return have.found.balancer().is_some(),
         Content::Graph(graph) => graph,
     };
-    let mut pools = target.listeners.iter().filter_map(|wanted| {
-        let mut there = graph.listeners.iter();
-        let listener = there.find(|listener| same_port(wanted, listener))?;
-        Some((&wanted.pool, graph.pool_of(listener)?))
-    });
-    pools.any(|(wanted, pool)| {
-        predecessors(wanted, graph.members_of(pool))
-            .next()
-            .is_some()
-    })
+    has_predecessors(&target.listeners, graph)
 }
 
 /// OVN keeps the client's address: nodes must let clients in, not the load balancer, each to its

@@ -1,7 +1,7 @@
 //! Reads what a Service has that asks for a load balancer, as far as what it asks for needs.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use landfall_model::provider::Target as MemberKind;
@@ -15,7 +15,7 @@ use crate::client::ApiVersion;
 use crate::features::Features;
 use crate::names::Names;
 use crate::notices::{self, exposed_by_owner, other_named, refused_algorithm, resting};
-use crate::objects::{Listener, LoadBalancer, Provisioning};
+use crate::objects::{FloatingIp, Id, Listener, LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed};
 use crate::plan;
 use crate::provider::OpenStack;
@@ -57,7 +57,7 @@ impl OpenStack {
             self.complete_choice(&mut choice, spec, &found, place)
                 .await?,
         );
-        let reachable = self.with_reachable_members(spec, &choice, &found, features);
+        let reachable = self.with_reachable_members(spec, &choice, features);
         let (spec, left_out) = reachable.await?;
         notices.extend(left_out);
         let certificates = self.read_certificates(intent, Some(&*spec), &names).await;
@@ -182,13 +182,12 @@ impl OpenStack {
         &self,
         spec: &'a LoadBalancerSpec,
         choice: &Choice,
-        found: &Found,
         features: Features,
     ) -> Result<(Cow<'a, LoadBalancerSpec>, Option<Notice>), ObserveError> {
         if spec.target == MemberKind::Pod {
             let mut spec = spec.clone();
             pods::keep_family(&mut spec, choice.family(), features);
-            let mut balancers = self.balancers_beside(found.balancer()).await;
+            let mut balancers = self.addresses_of_balancers().await;
             balancers.extend(&spec.address.held);
             let barred = pods::leave_out(&mut spec, &balancers);
             let notice = barred.map(|reason| ("MemberNotAllowed", reason));
@@ -205,23 +204,26 @@ impl OpenStack {
         Ok((Cow::Owned(guarded), Some(notice)))
     }
 
-    /// The addresses of the project's load balancers in the network of this one, or in any.
-    async fn balancers_beside(&self, balancer: Option<&LoadBalancer>) -> BTreeSet<IpAddr> {
+    /// The addresses at which the project's load balancers are reached, as far as is known.
+    async fn addresses_of_balancers(&self) -> BTreeSet<IpAddr> {
         let Some((_, rows)) = self.lists.roster.at_hand().await else {
             return BTreeSet::new();
         };
-        let network = balancer.and_then(|it| it.vip_network_id.as_ref());
-        let beside = rows.iter().map(|(row, _)| row).filter(|row| {
-            let other = row.vip_network_id.as_ref();
-            network.is_none() || other.is_none() || other == network
-        });
-        let vips = beside.flat_map(|row| {
-            let further = row.additional_vips.iter();
-            row.vip_address
-                .into_iter()
-                .chain(further.filter_map(|vip| vip.ip_address))
-        });
-        vips.collect()
+        let rows = || rows.iter().map(|(row, _)| row);
+        let mut addresses: BTreeSet<IpAddr> = rows()
+            .flat_map(|row| {
+                let further = row.additional_vips.iter().filter_map(|vip| vip.ip_address);
+                row.vip_address.into_iter().chain(further)
+            })
+            .collect();
+        let Some((_, floating_ips)) = self.lists.floating_ips.at_hand().await else {
+            return addresses;
+        };
+        let ports: HashSet<&Id> = rows().filter_map(|row| row.vip_port_id.as_ref()).collect();
+        let leads = |it: &&FloatingIp| it.port_id.as_ref().is_some_and(|it| ports.contains(it));
+        let floating_ips = floating_ips.iter().filter(leads);
+        addresses.extend(floating_ips.map(|it| it.floating_ip_address));
+        addresses
     }
 
     /// Reads what is in the load balancer, and whether what the target names is there: the

@@ -115,6 +115,9 @@ pub(crate) fn unreachable(
     own: bool,
     features: Features,
 ) -> Option<String> {
+    if features.ovn && spec.target == Target::Pod {
+        return Some("member-subnet-id names a subnet of the other family".to_owned());
+    }
     let mut untranslated = spec.listeners.iter().filter(|it| !translates(it, features));
     let listener = untranslated.next().filter(|_| !own)?;
     let why = if features.ovn {

@@ -1,5 +1,7 @@
 //! Pods as members, with their own addresses and ports (`landfall.dev/target-type: pod`).
 
+mod kept;
+
 use std::time::Duration;
 
 use landfall_model::rows::{Endpoint, Family, FamilyPolicy};

@@ -21,6 +21,7 @@ impl Diff<'_> {
             body_limit: self.body_limit,
             serial: self.serial,
             paced: wanted.pods && !self.features.ovn,
+            keep: self.keep,
         }
     }
 

@@ -241,6 +241,7 @@ impl Cloud {
             features: Features::new(ApiVersion::new(2, minor), "amphora"),
             body_limit: self.body_limit.unwrap_or(114_688),
             serial: false,
+            keep: false,
             refusals: &self.refusals,
             graph: &self.graph,
         };
