@@ -269,8 +269,8 @@ pub(crate) fn predecessors<'a>(
 /// What is wanted, and beside it, as long as some of that is not there, its predecessors: what
 /// serves goes once all that takes its place has come.
 ///
-/// Where nothing is wanted, nothing takes their place, and those whose names say what they are stay;
-/// the others may as well be what was wanted until now.
+/// Where nothing is wanted, nothing takes their place, and those whose names say what they are
+/// stay; the others may as well be what was wanted until now.
 fn with_predecessors<'a>(
     wanted: &'a WantedPool,
     there: &[Member],
