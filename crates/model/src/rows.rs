@@ -7,6 +7,7 @@
 mod bytes;
 mod packed;
 mod resource;
+mod version;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

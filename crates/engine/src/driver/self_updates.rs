@@ -129,86 +129,13 @@ fn difference(before: &ServiceRow, now: &ServiceRow) -> Option<SelfUpdate> {
     is_same_version(before, now).then_some(self_updates)
 }
 
-/// Whether two rows are the same version of a Service: nothing differs but what we write. The
-/// finalizer comes with the first status; that it goes is never ours alone to know.
+/// Whether nothing differs between two rows of a Service but what we write. The finalizer comes
+/// with the first status; that it goes is never ours alone to know.
 fn is_same_version(before: &ServiceRow, now: &ServiceRow) -> bool {
-    let ServiceRow {
-        key,
-        uid,
-        generation,
-        resource_version: _,
-        recorded: _,
-        created,
-        labels,
-        annotations,
-        finalized,
-        deleting,
-        wants_load_balancer,
-        class,
-        families,
-        family_policy,
-        headless,
-        ports,
-        selector,
-        external_local,
-        health_check_node_port,
-        affinity,
-        load_balancer_ip,
-        source_ranges,
-        publish_not_ready,
-        allocate_node_ports,
-        node_fields,
-        status: _,
-        faults,
-        source,
-    } = before;
-    let identity =
-        (key, uid, generation, created) == (&now.key, &now.uid, &now.generation, &now.created);
-    let metadata = *labels == now.labels
-        && (now.finalized || !finalized)
-        && *deleting == now.deleting
-        && of_others(annotations).eq(of_others(&now.annotations));
-    let addresses = (
-        class,
-        families,
-        family_policy,
-        load_balancer_ip,
-        source_ranges,
-    ) == (
-        &now.class,
-        &now.families,
-        &now.family_policy,
-        &now.load_balancer_ip,
-        &now.source_ranges,
-    );
-    let traffic = (
-        ports,
-        selector,
-        affinity,
-        health_check_node_port,
-        node_fields,
-    ) == (
-        &now.ports,
-        &now.selector,
-        &now.affinity,
-        &now.health_check_node_port,
-        &now.node_fields,
-    );
-    let switches = [
-        wants_load_balancer,
-        headless,
-        external_local,
-        publish_not_ready,
-        allocate_node_ports,
-    ] == [
-        &now.wants_load_balancer,
-        &now.headless,
-        &now.external_local,
-        &now.publish_not_ready,
-        &now.allocate_node_ports,
-    ];
-    let reading = (faults, source) == (&now.faults, &now.source);
-    identity && metadata && addresses && traffic && switches && reading
+    before.is_same_version(now)
+        && (now.finalized || !before.finalized)
+        && of_others(&before.annotations).eq(of_others(&now.annotations))
+        && before.source == now.source
 }
 
 /// Returns the annotations that we do not write.
