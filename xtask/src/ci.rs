@@ -59,7 +59,7 @@ pub async fn run(place: &Place, _args: &CiArgs) -> anyhow::Result<()> {
         &[&["test", "--locked", "--no-fail-fast"], &EVERYTHING[..]].concat(),
     );
     openstack::around(&mut stages, place, async |stages| {
-        stages.run("test", TEST_DEADLINE, &mut test).await
+        stages.run_tests("test", TEST_DEADLINE, &mut test).await
     })
     .await?;
 

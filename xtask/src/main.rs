@@ -14,6 +14,7 @@ mod cargo;
 mod check;
 mod ci;
 mod debian;
+mod failures;
 mod fuzz;
 mod generate;
 mod go;

@@ -5,13 +5,17 @@
 //! started, and nothing else.
 
 use std::future::Future;
+use std::io::Write as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failures::Failures;
 
 /// How long a group may take to end once it was asked to.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,6 +82,27 @@ impl Stages {
         run_group(command, deadline)
             .await
             .with_context(|| failed(name, begun, &line))?;
+        self.close(name, begun);
+        Ok(())
+    }
+
+    /// A stage that runs tests. What libtest says of those that fail is passed on, and printed once
+    /// more at the end, where a log of thousands of lines that is cut still shows it.
+    pub async fn run_tests(
+        &mut self,
+        name: &str,
+        deadline: Duration,
+        command: &mut Command,
+    ) -> anyhow::Result<()> {
+        let line = command_line(command);
+        self.open(name, &line);
+        let begun = Instant::now();
+        let mut failures = Failures::default();
+        let result = run_group_with(command.stdout(Stdio::piped()), deadline, &mut failures).await;
+        if result.is_err() {
+            eprintln!("{}", failures.text());
+        }
+        result.with_context(|| failed(name, begun, &line))?;
         self.close(name, begun);
         Ok(())
     }
@@ -191,26 +216,61 @@ pub fn human(time: Duration) -> String {
 
 /// Runs a program in a group of its own until it ends, the deadline passes or a signal comes.
 pub async fn run_group(command: &mut Command, deadline: Duration) -> anyhow::Result<()> {
+    run_group_with(command, deadline, &mut Failures::default()).await
+}
+
+/// As [`run_group`]; lines of a standard output that is a pipe are passed on, and shown to
+/// `failures`.
+async fn run_group_with(
+    command: &mut Command,
+    deadline: Duration,
+    failures: &mut Failures,
+) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut child = command.stdin(Stdio::null()).process_group(0).spawn()?;
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let status = tokio::select! {
-        status = child.wait() => status?,
-        () = tokio::time::sleep(deadline) => {
-            end_group(&mut child, group).await?;
-            bail!("timed out after {}: ended with all its children", human(deadline));
-        }
-        _ = interrupt.recv() => {
-            end_group(&mut child, group).await?;
-            return Err(Interrupted(2).into());
-        }
-        _ = terminate.recv() => {
-            end_group(&mut child, group).await?;
-            return Err(Interrupted(15).into());
+    let lines = child.stdout.take();
+    let ended = async {
+        let mut passed = std::pin::pin!(pass_on(lines, failures));
+        tokio::select! {
+            status = child.wait() => {
+                // What a process that goes on inherited stays open: its lines are not waited for.
+                let _ = tokio::time::timeout(TIMEOUT, passed).await;
+                status
+            }
+            Err(error) = &mut passed => Err(error),
         }
     };
-    validate(status)
+    let ended = tokio::select! {
+        status = ended => Ok(status?),
+        () = tokio::time::sleep(deadline) => Err(anyhow!(
+            "timed out after {}: ended with all its children",
+            human(deadline)
+        )),
+        _ = interrupt.recv() => Err(Interrupted(2).into()),
+        _ = terminate.recv() => Err(Interrupted(15).into()),
+    };
+    match ended {
+        Ok(status) => validate(status),
+        Err(error) => {
+            end_group(&mut child, group).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Writes lines to our standard output until there are no more.
+async fn pass_on(lines: Option<ChildStdout>, failures: &mut Failures) -> std::io::Result<()> {
+    let Some(lines) = lines else { return Ok(()) };
+    let mut lines = BufReader::new(lines).split(b'\n');
+    let mut out = std::io::stdout();
+    while let Some(mut line) = lines.next_segment().await? {
+        line.push(b'\n');
+        out.write_all(&line)?;
+        failures.line(String::from_utf8_lossy(&line).trim_end_matches('\n'));
+    }
+    out.flush()
 }
 
 fn validate(status: ExitStatus) -> anyhow::Result<()> {
@@ -278,6 +338,23 @@ mod tests {
         assert!(text.starts_with("lint failed after "), "{text}");
         assert!(text.contains("repeat it by: sh -c 'exit 3'"), "{text}");
         assert!(text.ends_with("it ended with exit status: 3"), "{text}");
+    }
+
+    #[test]
+    fn lines_of_tests_that_fail_are_kept_and_a_daemon_they_left_is_not_waited_for() {
+        let begun = Instant::now();
+        let mut failures = Failures::default();
+        let printed =
+            "echo '---- a stdout ----'; echo why; echo; echo failures:; sleep 30 & exit 1";
+        let error = block_on(run_group_with(
+            shell(printed).stdout(Stdio::piped()),
+            Duration::from_mins(1),
+            &mut failures,
+        ))
+        .unwrap_err();
+        assert_eq!(error.to_string(), "it ended with exit status: 1");
+        assert_eq!(failures.text(), "\n---- a, which failed ----\nwhy\n\n");
+        assert!(begun.elapsed() < Duration::from_secs(25), "it waited");
     }
 
     #[test]
