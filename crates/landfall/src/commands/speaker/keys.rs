@@ -153,11 +153,11 @@ mod tests {
     fn a_key_that_is_replaced_in_one_step_separates_no_nodes() {
         let began = Instant::now();
         // The file of each node changes at another time, up to 90 seconds after the first.
-        let delays = [0, 20, 90];
+        let delays: [u32; 3] = [0, 20, 90];
         let mut nodes = delays.map(|_| Rotation::new(keys("a"), began));
         for second in 0..900 {
             let now = began + SECOND * second;
-            let file = |delay| if second < 100 + delay { "a" } else { "b" };
+            let file = |delay: u32| if second < 100 + delay { "a" } else { "b" };
             let mut used = Vec::new();
             for (node, delay) in nodes.iter_mut().zip(delays) {
                 used.push(node.keys(&keys(file(delay)), now));
