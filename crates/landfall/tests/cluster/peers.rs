@@ -207,7 +207,7 @@ async fn authenticate(bed: &Bed, second: &Router) {
             let mut lines = sessions.lines();
             lines.any(|it| it.starts_with(&format!("{node} ")) && it.contains(" Up "))
         };
-        ALL.iter().all(|node| is_up(&node))
+        ALL.iter().all(is_up)
     })
     .await;
     let plain = peer("tor-b", SECOND, "");
