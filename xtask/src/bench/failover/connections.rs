@@ -275,14 +275,15 @@ mod tests {
 
     #[test]
     fn a_failure_is_put_beside_the_change_of_the_route_that_is_nearest() {
-        let change = Instant::now() + Duration::from_secs(10);
+        let far = Instant::now();
+        let began = far + Duration::from_secs(3);
+        let change = began + Duration::from_millis(2);
         let failure = Failure {
-            began: change - Duration::from_millis(2),
+            began,
             failed: change + Duration::from_millis(1),
             phase: Phase::FirstByte,
             kind: io::ErrorKind::ConnectionReset,
         };
-        let far = change - Duration::from_secs(3);
         assert_eq!(
             failure.explain(&[far, change]),
             "connection reset at the first byte; begun at -2.00 ms, failed at +1.00 ms of a change \

@@ -32,7 +32,7 @@ pub async fn measure(
     count: u32,
 ) -> anyhow::Result<()> {
     bed.answer()?;
-    let clients = router.clients()?;
+    let clients = Router::clients()?;
     for is_pinned in [false, true] {
         let way = if is_pinned {
             router.pin(NODES)?;

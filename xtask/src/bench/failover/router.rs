@@ -124,8 +124,8 @@ impl Router {
         of_it.map(|(at, _)| at).collect()
     }
 
-    /// Makes a namespace for clients, whose gateway it is.
-    pub fn clients(&self) -> anyhow::Result<Process> {
+    /// Makes a namespace for clients, whose gateway the router is.
+    pub fn clients() -> anyhow::Result<Process> {
         let holder = namespace("clients", "02:00:00:00:01:02")?;
         sh(&format!(
             "nsenter --net=/proc/{}/ns/net sh -euc 'ip address add {CLIENT}/24 dev eth0
