@@ -114,7 +114,7 @@ async fn is_due(changes: &mut watch::Receiver<u64>, is_complete: bool) -> bool {
         return changes.changed().await.is_ok();
     }
     match tokio::time::timeout(RETRY, changes.changed()).await {
-        Ok(changed) => changed.is_ok(),
+        Ok(outcome) => outcome.is_ok(),
         Err(_) => true,
     }
 }

@@ -177,7 +177,7 @@ mod tests {
     fn a_key_that_is_gone_is_opened_for_five_minutes_and_no_longer() {
         let began = Instant::now();
         let mut rotation = Rotation::new(keys("a b"), began);
-        let other = rotation.keys(&keys("a"), began + KEPT - SECOND);
+        let other = rotation.keys(&keys("a"), began + KEPT.saturating_sub(SECOND));
         assert_eq!(other.others, keys("a b").others);
         assert_eq!(rotation.keys(&keys("a"), began + KEPT), keys("a"));
     }
@@ -190,7 +190,7 @@ mod tests {
         // One that was added by hand later seals once it was there for two minutes.
         let added = began + SECOND * 2;
         rotation.keys(&keys("b a c"), added);
-        let early = rotation.keys(&keys("c b a"), added + SPREAD - SECOND);
+        let early = rotation.keys(&keys("c b a"), added + SPREAD.saturating_sub(SECOND));
         assert_eq!(early.first, keys("b").first);
         let late = rotation.keys(&keys("c b a"), added + SPREAD);
         assert_eq!(late.first, keys("c").first);
