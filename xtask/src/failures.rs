@@ -1,6 +1,7 @@
 //! What the test harness of Rust prints of tests that fail, picked out of all that it prints.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 /// Lines that are kept of one test. The last ones: a panic ends what a test prints.
 const KEPT: usize = 60;
@@ -56,9 +57,10 @@ impl Failures {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for test in &self.tests {
-            text += &format!("\n---- {}, which failed ----\n", test.name);
+            // Writing into a string cannot fail.
+            let _ = writeln!(text, "\n---- {}, which failed ----", test.name);
             if test.left_out > 0 {
-                text += &format!("({} lines before)\n", test.left_out);
+                let _ = writeln!(text, "({} lines before)", test.left_out);
             }
             for line in &test.lines {
                 text += line;
@@ -105,8 +107,8 @@ mod tests {
 
     #[test]
     fn of_a_long_output_the_end_is_kept() {
-        let long = (0..100).map(|n| format!("line {n}\n")).collect::<String>();
-        let text = read(&format!("---- a stdout ----\n{long}"));
+        let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
+        let text = read(&format!("---- a stdout ----\n{}\n", lines.join("\n")));
         assert!(text.contains("(40 lines before)\nline 40\n"), "{text}");
         assert!(text.ends_with("line 99\n"), "{text}");
     }

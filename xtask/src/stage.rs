@@ -239,7 +239,10 @@ async fn run_group_with(
                 let _ = tokio::time::timeout(TIMEOUT, passed).await;
                 status
             }
-            Err(error) = &mut passed => Err(error),
+            passed = &mut passed => match passed {
+                Ok(()) => child.wait().await,
+                Err(error) => Err(error),
+            },
         }
     };
     let ended = tokio::select! {
@@ -355,6 +358,19 @@ mod tests {
         assert_eq!(error.to_string(), "it ended with exit status: 1");
         assert_eq!(failures.text(), "\n---- a, which failed ----\nwhy\n\n");
         assert!(begun.elapsed() < Duration::from_secs(25), "it waited");
+    }
+
+    #[test]
+    fn a_program_goes_on_after_the_end_of_its_output_or_without_one() {
+        for stdout in [Stdio::piped(), Stdio::null()] {
+            let error = block_on(run_group_with(
+                shell("exec >&-; sleep 0.3; exit 4").stdout(stdout),
+                Duration::from_mins(1),
+                &mut Failures::default(),
+            ))
+            .unwrap_err();
+            assert_eq!(error.to_string(), "it ended with exit status: 4");
+        }
     }
 
     #[test]

@@ -52,33 +52,35 @@ pub trait Report: Send + Sync + 'static {
 /// no Lease.
 pub trait OwnReport: Send + Sync + 'static {
     /// Replaces the status of an object of its own, and creates the object if it is missing.
+    /// Returns what became of the object.
     fn write_own<S: Serialize + Sync>(
         &self,
         object: &OwnObject,
         status: &S,
-    ) -> impl Future<Output = Result<(), ReportError>> + Send;
+    ) -> impl Future<Output = Result<Version, ReportError>> + Send;
 
-    /// Deletes an object of its own. One that is gone already is a success.
+    /// Deletes an object that has this version. One that is gone already is a success, and one
+    /// that was written since stays: [`ReportError::Conflict`].
     fn delete_own(
         &self,
         object: &OwnObject,
+        version: &Version,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
     /// Deletes all objects of a kind whose labels a selector matches, also those of others: of a
-    /// process that ended without deleting them.
+    /// process that ended without deleting them. One that is written meanwhile stays.
     fn delete_matching(
         &self,
         kind: &OwnKind,
         selector: &str,
     ) -> impl Future<Output = Result<(), ReportError>> + Send;
 
-    /// Returns the names and statuses of all objects of a kind whose labels a selector matches. A
-    /// status that cannot be read is `None`.
+    /// Returns all objects of a kind whose labels a selector matches.
     fn list_own<S: DeserializeOwned + Send>(
         &self,
         kind: &OwnKind,
         selector: &str,
-    ) -> impl Future<Output = Result<Vec<(String, Option<S>)>, ReportError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Found<S>>, ReportError>> + Send;
 
     /// Sends an event about a Service. Best effort: a lost event changes nothing.
     fn own_event(
@@ -87,6 +89,26 @@ pub trait OwnReport: Send + Sync + 'static {
         uid: &Uid,
         event: &Event,
     ) -> impl Future<Output = ()> + Send;
+}
+
+/// An object as it was at some time: its `uid` and `resourceVersion`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Differs for an object of the same name that is created later.
+    pub uid: String,
+    /// Differs after each write.
+    pub resource_version: String,
+}
+
+/// An object that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<S> {
+    /// Its name.
+    pub name: String,
+    /// What it was when it was found.
+    pub version: Version,
+    /// What it says; `None`: it cannot be read.
+    pub status: Option<S>,
 }
 
 /// A kind of objects that processes write about themselves.
@@ -154,8 +176,8 @@ pub struct Event {
 /// A report that could not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
-    /// Another program changed the Service meanwhile; it is read again.
-    #[error("the Service changed while its {what} was written")]
+    /// Another program changed the object meanwhile; it is read again.
+    #[error("another program changed the object whose {what} was to be written")]
     Conflict {
         /// What was written.
         what: &'static str,

@@ -23,11 +23,15 @@ use landfall_model::rows::{
 use landfall_model::view::PoolView;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::backend::Backend;
 
 /// The time from one report of what has changed to the next.
 const PAUSE: Duration = Duration::from_secs(3);
+
+/// The time after which what could not be read or written is attempted again without a change.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// The condition that says whether an object is used as it is written.
 const ACCEPTED: &str = "landfall.dev/Accepted";
@@ -60,9 +64,11 @@ pub async fn follow(
 ) {
     let mut changes = handle.store.changes();
     let mut reported = None;
-    while changes.changed().await.is_ok() {
+    let mut is_complete = true;
+    while is_due(&mut changes, is_complete).await {
         tokio::time::sleep(PAUSE).await;
         changes.mark_unchanged();
+        is_complete = true;
         if !handle.store.read(Snapshot::serving) {
             // Another replica may report meanwhile.
             reported = None;
@@ -79,6 +85,7 @@ pub async fn follow(
             reported = read(&reports, &resources).await;
         }
         let Some(reported) = &mut reported else {
+            is_complete = false;
             continue;
         };
         let usage = usage(&world, &handle.providers);
@@ -93,9 +100,22 @@ pub async fn follow(
                 Ok(()) => reported.wrote(&row, status),
                 Err(error) => {
                     tracing::debug!(resource = %row, %error, "a status was not written");
+                    is_complete = false;
                 }
             }
         }
+    }
+}
+
+/// Waits for a change, and where the last report is not complete no longer than for the next
+/// attempt. Returns false once nothing changes any more.
+async fn is_due(changes: &mut watch::Receiver<u64>, is_complete: bool) -> bool {
+    if is_complete {
+        return changes.changed().await.is_ok();
+    }
+    match tokio::time::timeout(RETRY, changes.changed()).await {
+        Ok(outcome) => outcome.is_ok(),
+        Err(_) => true,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use landfall_engine::World;
 use landfall_engine::follow::{Follower, receive};
-use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
+use landfall_engine::report::{Event, Found, OwnKind, OwnObject, OwnReport, ReportError, Version};
 use landfall_engine::store::{Snapshot, StateStore};
 use landfall_model::ServiceKey;
 use landfall_model::Uid;
@@ -334,11 +334,11 @@ impl OwnReport for Log {
         &self,
         _object: &OwnObject,
         _status: &S,
-    ) -> Result<(), ReportError> {
-        Ok(())
+    ) -> Result<Version, ReportError> {
+        Ok(Version::default())
     }
 
-    async fn delete_own(&self, _object: &OwnObject) -> Result<(), ReportError> {
+    async fn delete_own(&self, _: &OwnObject, _: &Version) -> Result<(), ReportError> {
         Ok(())
     }
 
@@ -350,7 +350,7 @@ impl OwnReport for Log {
         &self,
         _kind: &OwnKind,
         _selector: &str,
-    ) -> Result<Vec<(String, Option<S>)>, ReportError> {
+    ) -> Result<Vec<Found<S>>, ReportError> {
         Ok(Vec::new())
     }
 

@@ -2,14 +2,17 @@
 //! for a check of the manifests, SIGUSR2 for a successor. The others that would end a process by
 //! default are taken and logged.
 //!
-//! They are received on a thread and a runtime of their own, so that a stop works whatever the rest
-//! of the process does; a stop that is not over in time is ended there, too.
+//! They are received and obeyed on threads of their own, so that a stop works whatever the rest of
+//! the process does; a stop that is not over in time is ended there, too. tokio's own receivers may
+//! miss a signal that comes between the installation of its handler and that of the receiver, and a
+//! process that is stopped at its start would go on.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::iterator::Signals;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -72,10 +75,7 @@ impl Stop {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let requests = {
-            let _inside = runtime.enter();
-            receive()?
-        };
+        let requests = receive()?;
         let serving = stop.clone();
         // It lives exactly as long as the process.
         std::thread::Builder::new()
@@ -164,26 +164,32 @@ fn effect(request: Request, stopping: bool) -> Effect {
     }
 }
 
-/// Receives signals. Must be called inside the runtime that does.
+/// Receives signals, from now on.
 fn receive() -> io::Result<mpsc::Receiver<Request>> {
     let (sender, requests) = mpsc::channel(1);
-    let with_meaning = [
-        (SignalKind::interrupt(), Request::Stop("interrupted")),
-        (SignalKind::terminate(), Request::Stop("shutting down")),
-        (SignalKind::hangup(), Request::Reload),
-        (SignalKind::user_defined2(), Request::Successor),
-    ];
-    let without =
-        WITHOUT_MEANING.map(|number| (SignalKind::from_raw(number), Request::Nothing(number)));
-    for (kind, request) in with_meaning.into_iter().chain(without) {
-        let mut received = signal(kind)?;
-        let sender = sender.clone();
-        // It ends with its runtime, which is the process's end.
-        tokio::spawn(async move {
-            while received.recv().await.is_some() && sender.send(request).await.is_ok() {}
-        });
-    }
+    let with_meaning = [SIGINT, SIGTERM, SIGHUP, SIGUSR2];
+    let mut signals = Signals::new(with_meaning.into_iter().chain(WITHOUT_MEANING))?;
+    // It lives exactly as long as the process.
+    std::thread::Builder::new()
+        .name("signal".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if sender.blocking_send(request(signal)).is_err() {
+                    return;
+                }
+            }
+        })?;
     Ok(requests)
+}
+
+fn request(signal: i32) -> Request {
+    match signal {
+        SIGINT => Request::Stop("interrupted"),
+        SIGTERM => Request::Stop("shutting down"),
+        SIGHUP => Request::Reload,
+        SIGUSR2 => Request::Successor,
+        other => Request::Nothing(other),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! Each node renews a Lease of its own, and reads those of all others. A Lease that was not renewed
 //! for its duration, by the clock of the reader, belongs to a dead node: clocks of nodes are not
 //! compared. While the Leases can't be read, or the own one can't be renewed, nothing is concluded
-//! from that, so that an API server that is away or takes no writes moves no address.
+//! from that, so that an API server that is away or takes no writes moves no address. A node leaves
+//! by deleting its Lease; where that of this node or those of all others are gone at once, something
+//! else has deleted them, and nothing is concluded from that either.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -50,6 +52,8 @@ struct Known {
     /// It is alive until then, unless it is renewed.
     until: Instant,
     is_alive: bool,
+    /// Its Lease was deleted together with others.
+    is_lost: bool,
 }
 
 // === impl Leases ===
@@ -90,17 +94,24 @@ impl Leases {
         // Where this node can't renew its Lease, others can't renew theirs.
         let renewed = self.own_renewed.map(|at| now.saturating_duration_since(at));
         let is_refused = renewed.is_none_or(|age| age > self.duration / 2);
-        self.read = Some(now);
+        let is_first = self.read.replace(now).is_none();
         let until = now + self.duration;
         let mut before = std::mem::take(&mut self.known);
+        let own_is_gone = leases.iter().all(|lease| lease.node != self.own);
+        let are_lost = own_is_gone || leases.len() == 1 && before.len() > 1;
         let mut has_met = was_away;
         for lease in leases.into_iter().filter(|it| it.node != self.own) {
-            let mut known = before.remove(&lease.node).unwrap_or(Known {
-                lease: lease.clone(),
-                renewals: 0,
-                since: now,
-                until,
-                is_alive: true,
+            let mut known = before.remove(&lease.node).unwrap_or_else(|| {
+                // It may have taken this node for dead.
+                has_met |= !is_first;
+                Known {
+                    lease: lease.clone(),
+                    renewals: 0,
+                    since: now,
+                    until,
+                    is_alive: true,
+                    is_lost: false,
+                }
             });
             if known.lease.renewed != lease.renewed {
                 has_met |= !known.is_alive;
@@ -115,8 +126,15 @@ impl Leases {
                 }
             }
             known.is_alive &= now < known.until;
+            known.is_lost = false;
             known.lease = lease;
             self.known.insert(Arc::clone(&known.lease.node), known);
+        }
+        for (node, mut known) in before {
+            known.is_lost |= are_lost;
+            if known.is_lost && known.is_alive && now < known.until {
+                self.known.insert(node, known);
+            }
         }
         self.reunions += u64::from(has_met);
         self.view()
@@ -174,8 +192,9 @@ mod tests {
             Self(Leases::new(own, duration))
         }
 
-        fn take(&mut self, now: Instant, leases: Vec<Lease>) -> View {
+        fn take(&mut self, now: Instant, mut leases: Vec<Lease>) -> View {
             self.0.note_renewal(now);
+            leases.push(lease(&self.0.own, 1));
             self.0.take(now, leases)
         }
     }
@@ -235,7 +254,7 @@ mod tests {
     #[test]
     fn a_node_is_a_member_from_its_first_lease_until_it_was_not_renewed_for_its_duration() {
         let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
-        let all = |b: u64| vec![lease("a", 1), lease("b", b), lease("c", 1)];
+        let all = |b: u64| vec![lease("b", b), lease("c", 1)];
         for second in 0..10 {
             let view = leases.take(began + SECOND * second, all(u64::from(second)));
             assert_eq!(names(&view), ["b", "c"], "{second}");
@@ -255,6 +274,52 @@ mod tests {
         leases.take(began, vec![lease("b", 1), lease("c", 1)]);
         let view = leases.take(began + SECOND, vec![lease("c", 1)]);
         assert_eq!(names(&view), ["c"]);
+    }
+
+    #[test]
+    fn leases_that_are_deleted_at_once_end_no_membership_before_their_duration() {
+        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        leases.note_renewal(began);
+        let all = || vec![lease("a", 1), lease("b", 1), lease("c", 1)];
+        leases.take(began, all());
+        // `kubectl delete lease --all`, and this node has renewed its own or has not.
+        for (second, left) in [(2, vec![]), (4, vec![lease("a", 2)])] {
+            let view = leases.take(began + SECOND * second, left);
+            assert_eq!(names(&view), ["b", "c"], "{second}");
+        }
+        // One of them is back before the other one.
+        let back = vec![lease("a", 3), lease("b", 2)];
+        let view = leases.take(began + SECOND * 6, back);
+        assert_eq!((names(&view), view.reunions), (vec!["b", "c"], 0));
+        let view = leases.take(
+            began + SECOND * 8,
+            vec![lease("a", 4), lease("b", 3), lease("c", 2)],
+        );
+        assert_eq!((names(&view), view.reunions), (vec!["b", "c"], 0));
+        // From now on a Lease that is missing alone is that of a node that has left.
+        let view = leases.take(began + SECOND * 9, vec![lease("a", 4), lease("b", 3)]);
+        assert_eq!(names(&view), ["b"]);
+    }
+
+    #[test]
+    fn a_node_that_ends_while_leases_are_deleted_is_out_after_its_duration() {
+        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        leases.take(began, vec![lease("a", 1), lease("b", 1), lease("c", 1)]);
+        for second in 1..10 {
+            let view = leases.take(began + SECOND * second, vec![]);
+            assert_eq!(names(&view), ["b", "c"], "{second}");
+        }
+        assert!(names(&leases.take(began + TEN, vec![])).is_empty());
+    }
+
+    #[test]
+    fn a_lease_that_comes_back_is_a_reunion_because_its_node_may_have_announced() {
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
+        let first = leases.take(began, vec![lease("b", 1), lease("c", 1)]);
+        leases.take(began + SECOND, vec![lease("c", 1)]);
+        let back = leases.take(began + SECOND * 2, vec![lease("b", 2), lease("c", 1)]);
+        assert_eq!((first.reunions, back.reunions), (0, 1));
+        assert_eq!(names(&back), ["b", "c"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_engine::report::{OwnKind, OwnObject, OwnReport, ReportError};
+use landfall_engine::report::{Found, OwnKind, OwnObject, OwnReport, ReportError};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::ServiceKey;
 use serde_json::Value;
@@ -102,8 +102,13 @@ impl<R: OwnReport> Leftovers<R> {
         for written in self.kinds() {
             let selector = selector(written.label, before);
             let found = self.reporter.list_own::<Value>(&written.kind, &selector);
-            for (name, status) in found.await? {
-                let Some(status) = status else {
+            for found in found.await? {
+                let Found {
+                    name,
+                    version,
+                    status: Some(status),
+                } = found
+                else {
                     continue;
                 };
                 let is_gone = |node: &str| {
@@ -122,7 +127,7 @@ impl<R: OwnReport> Leftovers<R> {
                     labels: std::collections::BTreeMap::new(),
                     owner: None,
                 };
-                match self.reporter.delete_own(&object).await {
+                match self.reporter.delete_own(&object, &version).await {
                     Ok(()) => count += 1,
                     Err(error) => failed = failed.or(Some(error)),
                 }

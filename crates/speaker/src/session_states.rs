@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall_bgp::status::State;
-use landfall_engine::report::{OwnKind, OwnObject, OwnReport, Owner, ReportError};
+use landfall_engine::report::{OwnKind, OwnObject, OwnReport, Owner, ReportError, Version};
 use landfall_model::view::PeerView;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, warn};
@@ -73,6 +73,9 @@ struct Turn {
     pause: Duration,
 }
 
+/// Objects that are there by name: which they are and what they say, if that can be read.
+type Written = BTreeMap<String, (Version, Option<SessionState>)>;
+
 /// Writes the session states of a node.
 #[derive(Debug)]
 pub struct SessionStates<R> {
@@ -83,7 +86,7 @@ pub struct SessionStates<R> {
     /// What the objects disappear with.
     owner: Option<Owner>,
     /// What is there, and when it was read.
-    written: Option<(BTreeMap<String, Option<SessionState>>, Instant)>,
+    written: Option<(Written, Instant)>,
     pace: Pace,
 }
 
@@ -219,41 +222,44 @@ impl<R: OwnReport> SessionStates<R> {
             Some((written, read)) if !is_old(read) => (written, read),
             _ => (self.read().await?, now),
         };
-        let outcome = self.settle_from(&mut written, wanted, now).await;
+        self.settle_from(&mut written, wanted, now).await?;
+        // After a failure it is read again: another process may have written.
         self.written = Some((written, read));
-        outcome
+        Ok(())
     }
 
     async fn settle_from(
         &mut self,
-        written: &mut BTreeMap<String, Option<SessionState>>,
+        written: &mut Written,
         wanted: &BTreeMap<String, SessionState>,
         now: Instant,
     ) -> Result<(), ReportError> {
-        let gone = written.keys().filter(|name| !wanted.contains_key(*name));
-        let gone = gone.filter(|name| self.pace.is_due(name, now));
-        for name in gone.cloned().collect::<Vec<_>>() {
-            self.reporter.delete_own(&self.object(&name)).await?;
-            written.remove(&name);
+        let is_gone = |name: &String| !wanted.contains_key(name) && self.pace.is_due(name, now);
+        let gone: Written = written.extract_if(.., |name, _| is_gone(name)).collect();
+        for (name, (version, _)) in gone {
+            let object = self.object(&name);
+            self.reporter.delete_own(&object, &version).await?;
             self.pace.wrote(&name, now);
         }
         for (name, state) in wanted {
-            let is_so = written.get(name).and_then(Option::as_ref) == Some(state);
+            let there = written.get(name).and_then(|(_, said)| said.as_ref());
+            let is_so = there == Some(state);
             if is_so || !self.pace.is_due(name, now) {
                 continue;
             }
-            self.reporter.write_own(&self.object(name), state).await?;
-            written.insert(name.clone(), Some(state.clone()));
+            let version = self.reporter.write_own(&self.object(name), state).await?;
+            written.insert(name.clone(), (version, Some(state.clone())));
             self.pace.wrote(name, now);
         }
         Ok(())
     }
 
-    async fn read(&self) -> Result<BTreeMap<String, Option<SessionState>>, ReportError> {
+    async fn read(&self) -> Result<Written, ReportError> {
         let selector = format!("{NODE}={}", self.node);
         let kind = kind(&self.namespace);
         let found = self.reporter.list_own(&kind, &selector).await?;
-        Ok(found.into_iter().collect())
+        let found = found.into_iter();
+        Ok(found.map(|it| (it.name, (it.version, it.status))).collect())
     }
 
     fn object(&self, name: &str) -> OwnObject {

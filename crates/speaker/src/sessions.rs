@@ -147,6 +147,12 @@ impl Sessions {
         settling::unmet(&shown, &statuses, self.started, now)
     }
 
+    /// Returns whether it may still become known what routers are to be sent. A node that serves
+    /// addresses itself sends them nothing before its listeners are open.
+    pub fn is_beginning(&self, now: Instant) -> bool {
+        settling::is_beginning(&self.shown.borrow(), self.started, now)
+    }
+
     /// Returns what is known of BFD; `None`: no router is watched so.
     pub fn bfd(&self) -> Option<Arc<Snapshot>> {
         let monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,11 +244,13 @@ impl<R: OwnReport> Task<R> {
             let key = desired.bfd_key.as_ref();
             let key = key.map(|spec| wanted::bfd_key(name, spec, &passwords));
             if let Some(Err(problem)) = key {
-                self.unusable.entry(Arc::clone(name)).or_insert(*problem);
+                add(&mut self.unusable, name, *problem);
             }
         }
         if self.parts.listen.is_none() {
-            self.unusable.extend(wanted::unheard(&self.routing));
+            for (name, problem) in wanted::unheard(&self.routing) {
+                add(&mut self.unusable, &name, problem);
+            }
         }
         let drained = wanted::is_drained(&self.routing, is_stopping);
         self.bgp.update(|wanted| {
@@ -318,15 +326,7 @@ impl<R: OwnReport> Task<R> {
     /// Reports what is wrong with sessions, once for each change.
     async fn report(&mut self) {
         let statuses = self.statuses.borrow().clone();
-        let mut problems = self.unusable.clone();
-        for (name, status) in &*statuses {
-            let Some(desired) = self.routing.peers.get(configured(name)) else {
-                continue;
-            };
-            if let Some(problem) = wanted::problem(name, desired, status) {
-                problems.entry(Arc::clone(name)).or_insert(problem);
-            }
-        }
+        let problems = wanted::problems(&self.routing, &statuses, &self.unusable);
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
             if self.routing.peers.contains_key(configured(name)) {
@@ -381,6 +381,21 @@ pub fn announces(routing: &Routing) -> BTreeMap<ServiceKey, Announces> {
         (key.clone(), announces)
     });
     announces.collect()
+}
+
+/// Adds a reason about a router to one that is there.
+fn add(problems: &mut BTreeMap<Arc<str>, Reason>, name: &Arc<str>, problem: Reason) {
+    let Some(first) = problems.get_mut(name) else {
+        problems.insert(Arc::clone(name), problem);
+        return;
+    };
+    for (text, more) in [
+        (&mut first.message, problem.message),
+        (&mut first.remedy, problem.remedy),
+    ] {
+        text.push_str("; ");
+        text.push_str(&more);
+    }
 }
 
 /// Returns an invalid-resource reason about a router.

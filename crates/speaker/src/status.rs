@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_engine::report::{OwnKind, OwnObject, OwnReport, Owner, ReportError};
+use landfall_engine::report::{OwnKind, OwnObject, OwnReport, Owner, ReportError, Version};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::ServiceKey;
 use serde_json::Value;
@@ -62,8 +63,9 @@ pub struct Statuses<R, S> {
     namespace: String,
     /// What the objects disappear with.
     owner: Option<Owner>,
-    /// What is there, once it was read.
-    written: Option<BTreeMap<String, S>>,
+    /// Services that this node took over, and of which others may still say something.
+    taken: BTreeSet<ServiceKey>,
+    says: PhantomData<S>,
 }
 
 // === impl Statuses ===
@@ -76,7 +78,8 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
             node: node.into(),
             namespace: namespace.to_owned(),
             owner,
-            written: None,
+            taken: BTreeSet::new(),
+            says: PhantomData,
         }
     }
 
@@ -86,8 +89,6 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
         let mut retry = RETRY;
         while known.changed().await.is_ok() {
             tokio::time::sleep(GATHER).await;
-            // While this node was cut off, another one may have deleted what it wrote.
-            self.written = None;
             loop {
                 let wanted = desired(&known.borrow_and_update());
                 let Some(wanted) = wanted else {
@@ -106,63 +107,58 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
         }
     }
 
-    /// Makes what is there what is wanted. What is so already is not written.
+    /// Makes what is there what is wanted. What is so already is not written. It is read each
+    /// time: while this node was cut off, another one may have deleted what it wrote.
+    ///
+    /// # Errors
+    /// The API server can't be asked, or refuses a write; or another process wrote an object that
+    /// was to be deleted.
     pub async fn settle(
         &mut self,
         wanted: &BTreeMap<ServiceKey, Announces>,
     ) -> Result<(), ReportError> {
-        let mut written = match self.written.take() {
-            Some(written) => written,
-            None => self.read().await?,
-        };
-        let outcome = self.settle_from(&mut written, wanted).await;
-        self.written = Some(written);
-        outcome
-    }
-
-    async fn settle_from(
-        &self,
-        written: &mut BTreeMap<String, S>,
-        wanted: &BTreeMap<ServiceKey, Announces>,
-    ) -> Result<(), ReportError> {
+        let written = self.read().await?;
+        self.taken.retain(|key| wanted.contains_key(key));
         let named = wanted.iter().map(|(key, announces)| {
             let status = S::new(&self.node, key.clone(), announces.through.clone());
             (self.name(key), (key, status, announces))
         });
         let named: BTreeMap<_, _> = named.collect();
-        let gone = written.keys().filter(|name| !named.contains_key(*name));
-        for name in gone.cloned().collect::<Vec<_>>() {
-            self.reporter.delete_own(&self.object(&name, None)).await?;
-            written.remove(&name);
+        for (name, (version, _)) in &written {
+            if !named.contains_key(name) {
+                let object = self.object(name, None);
+                self.reporter.delete_own(&object, version).await?;
+            }
         }
         for (name, (service, status, announces)) in named {
-            if written.get(&name) == Some(&status) {
+            let there = written.get(&name);
+            if there.is_some_and(|(_, said)| *said == status) {
                 continue;
             }
             let object = self.object(&name, Some(&status));
             self.reporter.write_own(&object, &status.status()).await?;
-            if !written.contains_key(&name) && announces.took_over {
-                let selector = self.of_others(service);
-                self.reporter
-                    .delete_matching(&self.kind(), &selector)
-                    .await?;
+            if there.is_none() && announces.took_over {
+                self.taken.insert(service.clone());
             }
-            // Last: what failed is done again.
-            written.insert(name, status);
+        }
+        while let Some(service) = self.taken.first() {
+            let (kind, others) = (self.kind(), self.of_others(service));
+            self.reporter.delete_matching(&kind, &others).await?;
+            self.taken.pop_first();
         }
         Ok(())
     }
 
-    async fn read(&self) -> Result<BTreeMap<String, S>, ReportError> {
+    async fn read(&self) -> Result<BTreeMap<String, (Version, S)>, ReportError> {
         let selector = format!("{NODE}={}", self.node);
         let kind = self.kind();
         let found = self.reporter.list_own::<Value>(&kind, &selector);
         let found = found.await?.into_iter();
         // One without a status that can be read is not what is wanted, whatever is wanted.
         let nothing = || S::new("", ServiceKey::new("", ""), BTreeSet::new());
-        let read = found.map(|(name, status)| {
-            let status = status.and_then(|status| S::read(&status));
-            (name, status.unwrap_or_else(nothing))
+        let read = found.map(|it| {
+            let status = it.status.and_then(|status| S::read(&status));
+            (it.name, (it.version, status.unwrap_or_else(nothing)))
         });
         Ok(read.collect())
     }

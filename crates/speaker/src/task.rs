@@ -67,6 +67,8 @@ pub struct Parts<R> {
 pub struct SpeakerView {
     /// The cluster is known, and the members had time to find each other.
     pub is_ready: bool,
+    /// This node has a session with some router, or is to have one.
+    pub has_routers: bool,
     /// The other members.
     pub members: BTreeSet<Arc<str>>,
     /// The nodes of the cluster.
@@ -458,6 +460,7 @@ impl<R: OwnReport> Speaker<R> {
         let services = |address: &IpAddr| self.decider.services_at(*address).cloned().collect();
         let view = SpeakerView {
             is_ready: self.is_ready,
+            has_routers: !self.decider.routing().peers.is_empty(),
             members: self.decider.members().cloned().collect(),
             nodes: Arc::clone(self.decider.nodes()),
             is_first: self.decider.is_first(),

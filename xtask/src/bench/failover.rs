@@ -11,7 +11,9 @@
 pub(super) mod bed;
 mod bgp;
 mod client;
+mod connections;
 mod contestant;
+mod drains;
 mod layout;
 mod objects;
 mod requests;
@@ -69,6 +71,9 @@ pub struct FailoverArgs {
     /// instead
     #[arg(long)]
     bgp: bool,
+    /// With --bgp: only that speakers are stopped while clients connect, so many times
+    #[arg(long, value_name = "N", requires = "bgp")]
+    drains: Option<u32>,
     /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
     /// number of speakers, too; with --bgp, where BFD does not take part
     #[arg(long, value_name = "FOLDER")]
@@ -77,6 +82,9 @@ pub struct FailoverArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub landfall: Option<PathBuf>,
 }
+
+/// The nodes with BGP; each has an address.
+const NODES: u8 = 3;
 
 /// The longest outage that is waited for.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -159,6 +159,10 @@ const ROWS: &[Row] = &[
                 BFD,
                 "bird_and_we_authenticate_each_other_and_a_wrong_key_is_named",
             ),
+            (
+                PEERS,
+                "as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_address",
+            ),
         ],
         note: "GoBGP has no BFD.",
     },
@@ -184,9 +188,12 @@ const ROWS: &[Row] = &[
     Row {
         number: 107,
         name: "dualstack-af",
-        scenarios: &["prefixes_of_both_families_are_announced_over_ipv6"],
+        scenarios: &[
+            "prefixes_of_both_families_are_announced_over_ipv6",
+            "next_hops_of_the_other_family_follow_the_addresses_of_the_interface",
+        ],
         tests: &[],
-        note: "",
+        note: "Only FRR is without next hops of IPv6 for IPv4 (RFC 8950).",
     },
     Row {
         number: 109,

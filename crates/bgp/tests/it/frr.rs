@@ -25,9 +25,12 @@ pub fn start(host: &Host, setup: &Setup) -> Vec<Program> {
         "log stdout\nrouter bgp {}\n bgp router-id 10.0.0.2\n no bgp ebgp-requires-policy\n \
         no bgp network import-check\n no bgp default ipv4-unicast\n \
         {group}neighbor {node}{link} remote-as {}\n neighbor {node} timers 3 9\n \
-        neighbor {node} timers connect 2\n neighbor {node} capability extended-nexthop\n",
+        neighbor {node} timers connect 2\n",
         setup.asn, setup.node_asn
     );
+    if setup.extended_next_hop {
+        writeln!(text, " neighbor {node} capability extended-nexthop").unwrap();
+    }
     if setup.by_range {
         text.push_str(" bgp listen range 10.0.0.0/24 peer-group nodes\n");
     } else if !setup.active {

@@ -20,6 +20,8 @@ pub struct Setup {
     pub node_asn: u32,
     /// Whether the session is one of IPv6.
     pub over_ipv6: bool,
+    /// Whether IPv4 may have next hops of IPv6 (RFC 8950; only FRR can do without).
+    pub extended_next_hop: bool,
     pub password: Option<String>,
     /// Whether packets from farther away than one hop are dropped (RFC 5082).
     pub gtsm: bool,
@@ -58,6 +60,7 @@ impl Default for Setup {
             asn: 65_001,
             node_asn: 65_000,
             over_ipv6: false,
+            extended_next_hop: true,
             password: None,
             gtsm: false,
             graceful_restart: false,

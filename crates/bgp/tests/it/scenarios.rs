@@ -44,6 +44,7 @@ mod frr {
         a_wrong_password_keeps_a_session_down_with_its_reason
         packets_that_do_not_come_from_far_away_pass_gtsm
         prefixes_of_both_families_are_announced_over_ipv6
+        next_hops_of_the_other_family_follow_the_addresses_of_the_interface
         a_restart_keeps_routes_where_it_is_agreed_and_withdraws_them_otherwise
         another_as_is_refused_by_either_side_with_its_reason
         a_router_that_asks_gets_all_routes_again
@@ -266,6 +267,38 @@ async fn prefixes_of_both_families_are_announced_over_ipv6(kind: Kind) {
     assert!(agreed.capabilities.extended_next_hop);
     until("the route of IPv4", || router.route(V4).is_some()).await;
     assert_eq!(router.route(V4).unwrap().next_hop, Some(ip(NODE_V6)));
+    node.stop().await;
+}
+
+async fn next_hops_of_the_other_family_follow_the_addresses_of_the_interface(kind: Kind) {
+    let setup = Setup {
+        over_ipv6: true,
+        extended_next_hop: false,
+        ..Setup::default()
+    };
+    let router = Router::start(kind, setup);
+    sh(&format!("ip address delete {NODE}/24 dev eth0"));
+    let node = Node::start(
+        peer(&router.setup),
+        routes(&[V4, V6], Attributes::default()),
+    );
+    node.up().await;
+    until("the route of IPv6", || router.route(V6).is_some()).await;
+    let agreed = node.status().unwrap().agreed.unwrap();
+    assert!(!agreed.capabilities.extended_next_hop);
+    assert_eq!(router.route(V4), None);
+    let is_next_hop = |address| {
+        let seen = router.route(V4).and_then(|it| it.next_hop);
+        seen == Some(ip(address))
+    };
+    sh("ip address add 10.0.0.9/24 dev eth0");
+    until("an address that came later", || is_next_hop("10.0.0.9")).await;
+    sh(&format!(
+        "ip address delete 10.0.0.9/24 dev eth0; ip address add {NODE}/24 dev eth0"
+    ));
+    until("the one that replaced it", || is_next_hop(NODE)).await;
+    assert_eq!(router.route(V6).unwrap().next_hop, Some(ip(NODE_V6)));
+    assert_eq!(node.status().unwrap().counts.established, 1);
     node.stop().await;
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
-use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport};
+use landfall_engine::report::{Event, Found, OwnKind, OwnObject, OwnReport, Version};
 use landfall_engine::{Report, ReportError};
 use landfall_model::provider::{
     Applied, Provider, ProviderError, ProviderProfile, ProviderStatus, ProviderStep,
@@ -203,7 +203,7 @@ impl OwnReport for Client {
         &self,
         object: &OwnObject,
         status: &S,
-    ) -> Result<(), ReportError> {
+    ) -> Result<Version, ReportError> {
         let status = serde_json::to_value(status).unwrap();
         self.cluster.with(|contents| {
             if let Some(left) = contents.refused.get_mut(&self.identity)
@@ -217,11 +217,11 @@ impl OwnReport for Client {
             }
             let written = (self.identity.clone(), status);
             contents.objects.insert(object.name.clone(), written);
-            Ok(())
+            Ok(Version::default())
         })
     }
 
-    async fn delete_own(&self, object: &OwnObject) -> Result<(), ReportError> {
+    async fn delete_own(&self, object: &OwnObject, _: &Version) -> Result<(), ReportError> {
         self.cluster
             .with(|contents| drop(contents.objects.remove(&object.name)));
         Ok(())
@@ -235,13 +235,17 @@ impl OwnReport for Client {
         &self,
         _: &OwnKind,
         _: &str,
-    ) -> Result<Vec<(String, Option<S>)>, ReportError> {
+    ) -> Result<Vec<Found<S>>, ReportError> {
         let objects = self.cluster.with(|contents| contents.objects.clone());
         let own = objects
             .into_iter()
             .filter(|(_, (by, _))| *by == self.identity);
         Ok(own
-            .map(|(name, (_, status))| (name, serde_json::from_value(status).ok()))
+            .map(|(name, (_, status))| Found {
+                name,
+                version: Version::default(),
+                status: serde_json::from_value(status).ok(),
+            })
             .collect())
     }
 

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use http::Method;
-use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
+use landfall_engine::report::{Event, Found, OwnKind, OwnObject, OwnReport, ReportError, Version};
 use landfall_model::{ServiceKey, Uid};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -30,15 +30,27 @@ pub struct OwnReports {
 
 #[derive(Deserialize)]
 struct Object {
-    metadata: Name,
+    metadata: Metadata,
     #[serde(default)]
     status: Value,
 }
 
+/// An object of which only its version is read.
 #[derive(Deserialize)]
-struct Name {
-    name: String,
+struct Written {
+    metadata: Metadata,
 }
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: String,
+    uid: String,
+    resource_version: String,
+}
+
+/// What errors name.
+const OWN: &str = "own status";
 
 /// The longest that a single write may take.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -71,8 +83,9 @@ impl OwnReports {
         Self { connection, events }
     }
 
-    async fn send(&self, ask: Ask) -> Result<(), ApiError> {
-        api::request(&self.connection, ask, TIMEOUT).await.map(drop)
+    async fn write(&self, ask: Ask) -> Result<Version, ApiError> {
+        let written: Written = api::request_json(&self.connection, ask, TIMEOUT).await?;
+        Ok(written.metadata.version())
     }
 
     /// Creates or replaces an object together with its status.
@@ -81,34 +94,53 @@ impl OwnReports {
         object: &OwnObject,
         version: &'static str,
         status: &Value,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Version, ApiError> {
         let path = path_in(version, &object.kind);
         let path = format!("{path}/{}?fieldManager={MANAGER}&force=true", object.name);
         let mut body = body_of(object);
         body["apiVersion"] = version.into();
         body["status"] = status.clone();
         let what = format!("apply {}", object.kind.plural);
-        self.send(Ask::send(Method::PATCH, path, APPLY, &body, what))
+        self.write(Ask::send(Method::PATCH, path, APPLY, &body, what))
             .await
     }
 
-    async fn write_status(&self, object: &OwnObject, status: &Value) -> Result<(), ApiError> {
+    async fn write_status(&self, object: &OwnObject, status: &Value) -> Result<Version, ApiError> {
         let path = format!("{}/{}/status", path_of(&object.kind), object.name);
         // A merge patch that leaves a field out would keep it.
         let body = json!([{"op": "add", "path": "/status", "value": status}]);
         let what = format!("patch {}/status", object.kind.plural);
         let ask = Ask::send(Method::PATCH, path, JSON_PATCH, &body, what);
-        self.send(ask).await
+        self.write(ask).await
     }
 
     async fn create(&self, object: &OwnObject) -> Result<(), ApiError> {
         let body = body_of(object);
         let what = format!("create {}", object.kind.plural);
         let ask = Ask::send(Method::POST, path_of(&object.kind), JSON, &body, what);
-        match self.send(ask).await {
+        match self.write(ask).await {
             // It was made meanwhile, or the answer to an earlier attempt was lost.
             Err(error) if error.is_conflict() => Ok(()),
-            outcome => outcome,
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// Deletes an object if it is as it was: another process may have written it since.
+    async fn delete(
+        &self,
+        kind: &OwnKind,
+        name: &str,
+        version: &Version,
+    ) -> Result<(), ReportError> {
+        let path = format!("{}/{name}", path_of(kind));
+        let body = json!({"preconditions": {"uid": version.uid,
+            "resourceVersion": version.resource_version}});
+        let what = format!("delete {}", kind.plural);
+        let ask = Ask::send(Method::DELETE, path, JSON, &body, what);
+        match api::request(&self.connection, ask, TIMEOUT).await {
+            Err(error) if error.is_conflict() => Err(ReportError::Conflict { what: OWN }),
+            Err(error) if !error.is_not_found() => Err(failed(OWN, &error)),
+            _ => Ok(()),
         }
     }
 }
@@ -118,17 +150,16 @@ impl OwnReport for OwnReports {
         &self,
         object: &OwnObject,
         status: &S,
-    ) -> Result<(), ReportError> {
-        let what = "own status";
+    ) -> Result<Version, ReportError> {
         let status = serde_json::to_value(status).map_err(|error| ReportError::Failed {
-            what,
+            what: OWN,
             why: error.to_string(),
         })?;
         if let Some(version) = object.kind.whole {
             match self.apply(object, version, &status).await {
                 // MetalLB's own definition has no such version.
                 Err(error) if error.is_not_found() => {}
-                applied => return applied.map_err(|error| failed(what, &error)),
+                applied => return applied.map_err(|error| failed(OWN, &error)),
             }
         }
         let written = match self.write_status(object, &status).await {
@@ -138,43 +169,46 @@ impl OwnReport for OwnReports {
             },
             written => written,
         };
-        written.map_err(|error| failed(what, &error))
+        written.map_err(|error| failed(OWN, &error))
     }
 
-    async fn delete_own(&self, object: &OwnObject) -> Result<(), ReportError> {
-        let path = format!("{}/{}", path_of(&object.kind), object.name);
-        let what = format!("delete {}", object.kind.plural);
-        match self.send(delete(path, what)).await {
-            Err(error) if !error.is_not_found() => Err(failed("own status", &error)),
-            _ => Ok(()),
-        }
+    async fn delete_own(&self, object: &OwnObject, version: &Version) -> Result<(), ReportError> {
+        self.delete(&object.kind, &object.name, version).await
     }
 
     async fn delete_matching(&self, kind: &OwnKind, selector: &str) -> Result<(), ReportError> {
-        let path = selected(kind, selector);
-        let ask = delete(path, format!("deletecollection {}", kind.plural));
-        let outcome = self.send(ask).await;
-        outcome.map_err(|error| failed("own status", &error))
+        for found in self.list_own::<IgnoredAny>(kind, selector).await? {
+            match self.delete(kind, &found.name, &found.version).await {
+                // The process that wrote it is there, and deletes it itself.
+                Err(ReportError::Conflict { .. }) => {}
+                outcome => outcome?,
+            }
+        }
+        Ok(())
     }
 
     async fn list_own<S: DeserializeOwned + Send>(
         &self,
         kind: &OwnKind,
         selector: &str,
-    ) -> Result<Vec<(String, Option<S>)>, ReportError> {
+    ) -> Result<Vec<Found<S>>, ReportError> {
         let ask = Ask::get(selected(kind, selector), format!("list {}", kind.plural));
         let answer: Result<List<Object>, ApiError> =
             api::request_json(&self.connection, ask, TIMEOUT).await;
         let objects = match answer {
             // Of a kind that the cluster does not have there are none.
             Err(error) if error.is_not_found() => return Ok(Vec::new()),
-            answer => answer.map_err(|error| failed("own status", &error))?,
+            answer => answer.map_err(|error| failed(OWN, &error))?,
         };
-        let named = |object: Object| {
-            let status = serde_json::from_value(object.status).ok();
-            (object.metadata.name, status)
-        };
-        Ok(objects.items.into_iter().map(named).collect())
+        let found = objects
+            .items
+            .into_iter()
+            .map(|Object { metadata, status }| Found {
+                name: metadata.name.clone(),
+                version: metadata.version(),
+                status: serde_json::from_value(status).ok(),
+            });
+        Ok(found.collect())
     }
 
     async fn own_event(&self, service: &ServiceKey, uid: &Uid, event: &Event) {
@@ -183,10 +217,14 @@ impl OwnReport for OwnReports {
     }
 }
 
-fn delete(path: String, what: String) -> Ask {
-    Ask {
-        method: Method::DELETE,
-        ..Ask::get(path, what)
+// === impl Metadata ===
+
+impl Metadata {
+    fn version(self) -> Version {
+        Version {
+            uid: self.uid,
+            resource_version: self.resource_version,
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport as _, Owner};
+use landfall_engine::report::{
+    Event, OwnKind, OwnObject, OwnReport as _, Owner, ReportError, Version,
+};
 use landfall_kube::OwnReports;
 use landfall_testkit::cluster::{Audit, Cluster};
 use serde_json::{Value, json};
@@ -85,17 +87,24 @@ impl Desk {
         }
     }
 
-    async fn write(&self, node: &str, status: &Value) {
-        self.reports
-            .write_own(&self.object(node), status)
-            .await
-            .unwrap();
+    async fn write(&self, node: &str, status: &Value) -> Version {
+        let written = self.reports.write_own(&self.object(node), status).await;
+        written.unwrap()
+    }
+
+    /// Deletes an object if it has a version, and returns whether it is gone.
+    async fn delete(&self, node: &str, version: &Version) -> bool {
+        match self.reports.delete_own(&self.object(node), version).await {
+            Ok(()) => true,
+            Err(ReportError::Conflict { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     async fn names(&self, selector: &str) -> Vec<String> {
         let listed = self.reports.list_own::<Value>(&self.kind(), selector).await;
         let listed = listed.unwrap().into_iter();
-        listed.map(|(name, _)| name).collect()
+        listed.map(|it| it.name).collect()
     }
 
     /// The successful writes in an audit, as verb and resource.
@@ -196,12 +205,15 @@ async fn own_objects_are_listed_by_label_and_one_that_can_not_be_read_is_still_n
         let (kind, reports) = (desk.kind(), &desk.reports);
         async move { reports.list_own::<Counted>(&kind, selector).await.unwrap() }
     };
-    let a = ("of-a".to_owned(), Some(Counted { at: 1 }));
-    assert_eq!(listed("example.com/node=a").await, [a]);
-    assert_eq!(
-        listed("example.com/node=b").await,
-        [("of-b".to_owned(), None)]
-    );
+    for (selector, name, status) in [
+        ("example.com/node=a", "of-a", Some(Counted { at: 1 })),
+        ("example.com/node=b", "of-b", None),
+    ] {
+        let [found] = &listed(selector).await[..] else {
+            panic!("{selector} does not select one object");
+        };
+        assert_eq!((&*found.name, &found.status), (name, &status));
+    }
     // All but some, of those that have the label; of a kind that the cluster does not have, none.
     let others = "example.com/node,example.com/node notin (a,c)";
     assert_eq!(desk.names(others).await, ["of-b"]);
@@ -217,14 +229,38 @@ async fn an_object_that_is_gone_is_deleted_without_an_error_and_others_only_if_t
     for node in ["a", "b", "c"] {
         desk.write(node, &json!({})).await;
     }
+    let version = desk.write("a", &json!({"at": 2})).await;
     for _ in 0..2 {
-        desk.reports.delete_own(&desk.object("a")).await.unwrap();
+        assert!(desk.delete("a", &version).await);
     }
     assert_eq!(desk.names("example.com/node").await, ["of-b", "of-c"]);
     let others = "example.com/node,example.com/node!=c";
     let kind = desk.kind();
     desk.reports.delete_matching(&kind, others).await.unwrap();
     assert_eq!(desk.names("example.com/node").await, ["of-c"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_another_process_wrote_or_made_again_meanwhile_is_not_deleted() {
+    let desk = Desk::open("own-replaced").await;
+    let read = async || {
+        let kind = desk.kind();
+        let listed = desk.reports.list_own::<Value>(&kind, "example.com/node");
+        listed.await.unwrap().remove(0).version
+    };
+    let first = desk.write("a", &json!({"at": 1})).await;
+    assert_eq!(first, read().await);
+    let second = desk.write("a", &json!({"at": 2})).await;
+    assert!(!desk.delete("a", &first).await);
+    assert_eq!(desk.names("example.com/node").await, ["of-a"]);
+    assert!(desk.delete("a", &second).await);
+    let other = desk.write("a", &json!({"at": 3})).await;
+    let of_other = Version {
+        uid: second.uid,
+        ..other.clone()
+    };
+    assert!(!desk.delete("a", &of_other).await);
+    assert!(desk.delete("a", &other).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

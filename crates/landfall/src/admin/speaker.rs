@@ -150,19 +150,9 @@ impl landfall_web::Instance for SpeakerApi {
     }
 
     fn readiness(&self) -> Readiness {
-        if !self.view.borrow().is_ready {
-            let waiting = "the cluster and the other speakers are not known yet";
-            return Readiness {
-                ready: false,
-                waiting: vec![waiting.to_owned()],
-            };
-        }
-        let unmet = self.sessions.unmet(Instant::now());
-        let of_router = |name: &Arc<str>| format!("there was no session with router {name} yet");
-        Readiness {
-            ready: unmet.is_empty(),
-            waiting: unmet.iter().map(of_router).collect(),
-        }
+        let now = Instant::now();
+        let is_beginning = self.sessions.is_beginning(now);
+        readiness(&self.view.borrow(), is_beginning, &self.sessions.unmet(now))
     }
 
     async fn service(&self, key: &ServiceKey) -> Option<ServiceView> {
@@ -215,6 +205,23 @@ impl landfall_web::Instance for SpeakerApi {
     }
 }
 
+/// Returns whether a speaker is ready. `is_beginning`: what routers are to be sent is not known
+/// yet; `unmet`: the routers that had no session yet.
+fn readiness(view: &SpeakerView, is_beginning: bool, unmet: &[Arc<str>]) -> Readiness {
+    let waiting: Vec<String> = if !view.is_ready {
+        vec!["the cluster and the other speakers are not known yet".to_owned()]
+    } else if view.has_routers && is_beginning {
+        vec!["the listeners of this node are not open yet, and routers are sent nothing".to_owned()]
+    } else {
+        let of_router = |name| format!("there was no session with router {name} yet");
+        unmet.iter().map(of_router).collect()
+    };
+    Readiness {
+        ready: waiting.is_empty(),
+        waiting,
+    }
+}
+
 /// Returns a Service as it is in the cluster.
 fn of_row(row: &ServiceRow) -> ServiceView {
     ServiceView {
@@ -259,5 +266,36 @@ impl ServedView {
             left_out: Vec::new(),
             pending: Vec::new(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speaker_is_ready_once_routers_get_what_they_are_to_get_where_there_are_any() {
+        let view = |is_ready, has_routers| SpeakerView {
+            is_ready,
+            has_routers,
+            ..SpeakerView::default()
+        };
+        let waits = |view: &SpeakerView, is_beginning, unmet: &[Arc<str>]| {
+            let Readiness { ready, waiting } = readiness(view, is_beginning, unmet);
+            assert_eq!(ready, waiting.is_empty());
+            waiting.first().cloned()
+        };
+        let says = |waiting: Option<String>, what: &str| {
+            assert!(waiting.clone().unwrap().contains(what), "{waiting:?}");
+        };
+        says(waits(&view(false, true), true, &[]), "the cluster");
+        says(waits(&view(true, true), true, &[]), "listeners");
+        says(
+            waits(&view(true, true), false, &["tor".into()]),
+            "router tor",
+        );
+        assert_eq!(waits(&view(true, true), false, &[]), None);
+        // Without routers nothing waits for what they would be sent.
+        assert_eq!(waits(&view(true, false), true, &[]), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use landfall_l2::election::Rules;
 use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, View, Wanted};
 use landfall_membership::machine::Settings;
-use landfall_membership::seal::{Key, Keys};
+use landfall_membership::seal::Keys;
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_speaker::decide::{Decider, RESOURCES};
 use landfall_speaker::task::{Parts, Speaker};
@@ -30,6 +29,7 @@ use crate::lifetime::Lifetime;
 use crate::signals::Stop;
 
 mod health;
+mod keys;
 mod leases;
 mod peers;
 mod plane;
@@ -38,16 +38,13 @@ mod reporting;
 /// How long a stop may take: what is served here is served by other nodes then.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// From one read of the file of keys to the next.
-const LOOK: Duration = Duration::from_secs(10);
-
 /// Runs the command.
 pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let stop = Stop::watch(GRACE)?;
     let config = config::read(args.config.as_deref()).await?;
     let namespace = args.metallb_namespace.clone();
     let namespace = namespace.unwrap_or_else(|| config.metallb_namespace().to_owned());
-    let (keys, secret) = read_keys(&args.membership_key_file).await?;
+    let (keys, secret) = keys::read(&args.membership_key_file).await?;
     let exclusions = exclusions(&args.exclude_interface)?;
     let admin = TcpListener::bind(args.admin)
         .await
@@ -69,8 +66,8 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
     let healthy = health::follow(args.data_plane_health.clone(), &others).await;
-    let membership = join(&args, &connection, keys, &decider, &members).await?;
-    let keys = follow_keys(args.membership_key_file.clone(), membership.clone());
+    let membership = join(&args, &connection, keys.clone(), &decider, &members).await?;
+    let keys = keys::follow(args.membership_key_file.clone(), keys, membership.clone());
     others
         .tasks
         .spawn(others.cancel.clone().run_until_cancelled_owned(keys));
@@ -258,59 +255,9 @@ fn exclusions(patterns: &[String]) -> anyhow::Result<Exclusions> {
     exclusions.context("--exclude-interface")
 }
 
-/// Returns the keys, and the first of them as it is written.
-async fn read_keys(path: &Path) -> anyhow::Result<(Keys, Vec<u8>)> {
-    let text = tokio::fs::read_to_string(path)
-        .await
-        .with_context(|| format!("reading the keys of speakers in {}", path.display()))?;
-    let keys = parse_keys(&text);
-    let keys = keys.with_context(|| format!("the keys of speakers in {}", path.display()))?;
-    let first = text.lines().map(str::trim).find(|line| !line.is_empty());
-    Ok((keys, first.unwrap_or_default().as_bytes().to_vec()))
-}
-
-/// Reads keys, one per line.
-fn parse_keys(text: &str) -> anyhow::Result<Keys> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let keys: Result<Vec<Key>, _> = lines.map(|line| Key::new(line.as_bytes())).collect();
-    let mut keys = keys?.into_iter();
-    let first = keys.next().context("there is no key")?;
-    Ok(Keys {
-        first,
-        others: keys.collect(),
-    })
-}
-
-/// Takes other keys when the file has others. One that cannot be used changes nothing.
-async fn follow_keys(path: std::path::PathBuf, membership: Membership) {
-    loop {
-        tokio::time::sleep(LOOK).await;
-        match read_keys(&path).await {
-            Ok((keys, _)) => membership.update(|wanted| wanted.keys = keys),
-            Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "keys are kept as they were");
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_read_line_by_line_and_a_short_one_is_refused() {
-        let keys = parse_keys("the first of the keys\n\n  the second of the keys  \n").unwrap();
-        assert_eq!(keys.first, Key::new(b"the first of the keys").unwrap());
-        assert_eq!(keys.others, [Key::new(b"the second of the keys").unwrap()]);
-        let why = |text| format!("{:#}", parse_keys(text).unwrap_err());
-        assert_eq!(why("\n"), "there is no key");
-        assert!(
-            why("the first of the keys\nshort").contains("has 5"),
-            "{}",
-            why("short")
-        );
-    }
 
     #[test]
     fn interfaces_of_container_networks_are_excluded_unless_others_are_named() {

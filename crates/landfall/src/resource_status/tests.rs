@@ -233,3 +233,22 @@ fn addresses_that_cool_down_are_on_record_with_the_usage_of_their_pool() {
     let due = written(&mut reported, &rows, &used("edge", 0, 4), &[], 95);
     assert_eq!(due.statuses[0].1.get("cooling"), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_written_is_attempted_again_without_a_change() {
+    let (sender, mut changes) = watch::channel(0_u64);
+    let began = tokio::time::Instant::now();
+    assert!(is_due(&mut changes, false).await);
+    assert_eq!(began.elapsed(), RETRY);
+    // Otherwise only a change is a reason, and it is one at once.
+    let waits = tokio::time::timeout(RETRY * 100, is_due(&mut changes, true)).await;
+    assert!(waits.is_err());
+    sender.send_replace(1);
+    let began = tokio::time::Instant::now();
+    assert!(is_due(&mut changes, true).await);
+    sender.send_replace(2);
+    assert!(is_due(&mut changes, false).await);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    drop(sender);
+    assert!(!is_due(&mut changes, false).await);
+}

@@ -148,6 +148,72 @@ impl Router {
     }
 }
 
+/// BIRD beside FRR, with BFD alone, which takes packets with the key of a Secret only.
+struct Bird {
+    folder: TempDir,
+    _program: Running,
+}
+
+impl Bird {
+    fn start(host: &Host) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let neighbors = ALL.map(|node| format!("neighbor {node} dev \"eth0\";"));
+        let config = format!(
+            "router id {SECOND};\nprotocol device {{}}\nprotocol bfd {{ interface \"eth0\" {{ \
+             interval 500 ms; multiplier 10; authentication meticulous keyed sha1; password \
+             \"between us\" {{ id 7; }}; }};\n{} }}\n",
+            neighbors.concat()
+        );
+        let file = folder.path().join("bird.conf");
+        std::fs::write(&file, config).unwrap();
+        let mut command = host.command("bird");
+        command.args(["-f", "-c", text(&file), "-s"]);
+        let log = std::fs::File::create(folder.path().join("bird.log")).unwrap();
+        let command = command.arg(folder.path().join("bird.ctl")).stderr(log);
+        Self {
+            _program: Running::start(command),
+            folder,
+        }
+    }
+
+    /// Its sessions, and their states.
+    fn sessions(&self) -> String {
+        let mut command = Command::new("birdc");
+        command.arg("-s").arg(self.folder.path().join("bird.ctl"));
+        let output = command.args(["show", "bfd", "sessions"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// A key of BFD comes from a Secret that a profile names: BIRD takes the packets of each node.
+async fn authenticate(bed: &Bed, second: &Router) {
+    let secret = "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/basic-auth\nmetadata: {name: \
+                  bfd, namespace: metallb-system}\nstringData: {username: x, password: between \
+                  us}\n";
+    // A busy machine must not end a session.
+    let spec = "{transmitInterval: 500, receiveInterval: 500, detectMultiplier: 10}";
+    let profile = object("BFDProfile", "v1beta1", "keyed", spec);
+    let annotations = "metadata: {annotations: {landfall.dev/bfd-key-secret: bfd, \
+                       landfall.dev/bfd-key-id: \"7\", landfall.dev/bfd-key-meticulous: \
+                       \"true\"}, ";
+    let profile = profile.replacen("metadata: {", annotations, 1);
+    let watched = peer("tor-b", SECOND, ", bfdProfile: keyed");
+    let bird = Bird::start(&second.host);
+    let objects = [&profile, &watched, "---\n", secret].concat();
+    bed.kubectl().apply(&objects).await.unwrap();
+    until(bed, "BFD with the key of the Secret", || {
+        let sessions = bird.sessions();
+        let is_up = |node: &&str| {
+            let mut lines = sessions.lines();
+            lines.any(|it| it.starts_with(&format!("{node} ")) && it.contains(" Up "))
+        };
+        ALL.iter().all(is_up)
+    })
+    .await;
+    let plain = peer("tor-b", SECOND, "");
+    bed.kubectl().apply(&plain).await.unwrap();
+}
+
 async fn until(bed: &Bed, what: &str, mut met: impl FnMut() -> bool) {
     let began = Instant::now();
     while !met() {
@@ -449,6 +515,8 @@ async fn as_root_a_router_spreads_connections_over_the_nodes_that_announce_an_ad
     assert!(router.paths().0.is_empty());
     router.configure(|node| format!("neighbor {node} password wrong"));
     until(&bed, "three paths again", || router.paths().0 == all).await;
+
+    authenticate(&bed, &routers[1]).await;
 
     // A cordoned node is to be avoided, and withdraws nothing.
     for (verb, avoids) in [("cordon", true), ("uncordon", false)] {

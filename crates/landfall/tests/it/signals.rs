@@ -1,12 +1,13 @@
 //! Signals: what ends the process, in which order, and what does not.
 
 use std::io;
+use std::time::Instant;
 
 use rustix::process::Signal;
 
 use crate::backend::Backend;
 use crate::client::{self, Talk};
-use crate::lab::Lab;
+use crate::lab::{DEADLINE, LOOK, Lab};
 use crate::manifest::svc;
 use crate::view::at;
 
@@ -83,17 +84,43 @@ async fn at_a_stop_readiness_fails_first_and_the_admin_endpoint_answers_to_the_e
     assert_eq!(lab.end().await.code(), Some(0));
 }
 
+/// The status of a program that is to end.
+async fn ended(mut child: std::process::Child) -> io::Result<std::process::ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if began.elapsed() > DEADLINE {
+            child.kill()?;
+            child.wait()?;
+            panic!("it did not end");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_that_waits_for_its_input_can_be_stopped() -> io::Result<()> {
     let lab = Lab::new();
-    let mut command = crate::process::program(lab.path(".").as_path(), &["up", "-f", "-"]);
+    let arguments = [
+        "up",
+        "-f",
+        "-",
+        "--state",
+        "state",
+        "--admin",
+        "127.0.0.1:0",
+    ];
+    let mut command = crate::process::program(lab.path(".").as_path(), &arguments);
     // An input that never ends.
     let (_reader, writer) = io::pipe()?;
     let (input, _held) = io::pipe()?;
     command.stdin(input).stderr(writer);
-    let mut child = command.spawn()?;
+    let child = command.spawn()?;
     let pid = rustix::process::Pid::from_child(&child);
-    // Until it is watched for, the signal ends it by itself.
+    // Until it is watched for, the signal ends it by itself. At the very moment at which it is, it
+    // counts.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -101,10 +128,10 @@ async fn a_start_that_waits_for_its_input_can_be_stopped() -> io::Result<()> {
         mask & (1 << (15 - 1)) != 0
     };
     while !caught() {
-        tokio::time::sleep(crate::lab::LOOK).await;
+        tokio::task::yield_now().await;
     }
     rustix::process::kill_process(pid, Signal::TERM)?;
-    let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+    let status = ended(child).await?;
     assert_eq!(status.code(), Some(0));
     Ok(())
 }
@@ -145,7 +172,7 @@ async fn a_controller_that_waits_for_credentials_can_be_stopped_and_minds_no_oth
     }
     assert!(child.try_wait()?.is_none());
     rustix::process::kill_process(pid, Signal::TERM)?;
-    let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+    let status = ended(child).await?;
     assert_eq!(status.code(), Some(0));
     Ok(())
 }

@@ -297,7 +297,7 @@ async fn silence_ends_a_connection_after_the_timeout_that_is_in_force() {
         let service = svc("web").tcp(8080).members(&[pods[0].address]);
         service.option("timeout-client-data", timeout).yaml()
     };
-    lab.write("web.yaml", &service("500ms"));
+    lab.write("web.yaml", &service("2s"));
     let lab = lab.started().await;
     let target = at(&lab.ready("default/web").await, 8080);
     let mut talk = Talk::to(target).await.unwrap();
@@ -305,7 +305,7 @@ async fn silence_ends_a_connection_after_the_timeout_that_is_in_force() {
     let began = Instant::now();
     talk.ended().await;
     assert!(
-        began.elapsed() >= Duration::from_millis(400),
+        began.elapsed() >= Duration::from_millis(1900),
         "{:?}",
         began.elapsed()
     );
@@ -313,7 +313,7 @@ async fn silence_ends_a_connection_after_the_timeout_that_is_in_force() {
     lab.settled().await;
     let mut talk = Talk::to(target).await.unwrap();
     talk.say("hello").await.unwrap();
-    let quiet = tokio::time::timeout(Duration::from_millis(1500), talk.ended()).await;
+    let quiet = tokio::time::timeout(Duration::from_millis(3500), talk.ended()).await;
     assert!(quiet.is_err(), "the old timeout is still in force");
     talk.say("still there").await.unwrap();
 }

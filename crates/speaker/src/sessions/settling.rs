@@ -13,6 +13,11 @@ use super::Shown;
 /// went away back in after a minute only.
 const LONGEST: Duration = Duration::from_secs(90);
 
+/// Returns whether it is not known yet what routers are to be sent, and may be soon.
+pub(super) fn is_beginning(shown: &Shown, started: Instant, now: Instant) -> bool {
+    shown.begun.is_none() && now.saturating_duration_since(started) < LONGEST
+}
+
 /// Returns the routers that are to be sent routes and with which there was no session yet.
 /// `started`: the process.
 pub(super) fn unmet(
@@ -101,6 +106,17 @@ mod tests {
         }
         // Once there was one, its loss is no reason to stop an update.
         assert!(!waits(&status(1), 1));
+    }
+
+    #[test]
+    fn what_routers_are_to_be_sent_is_waited_for_and_not_for_ever() {
+        let now = Instant::now();
+        let later = |seconds| now + Duration::from_secs(seconds);
+        let unknown = Shown::default();
+        assert!(is_beginning(&unknown, now, later(89)));
+        assert!(!is_beginning(&unknown, now, later(90)));
+        let known = shown(now, &PeerAddress::Ip([192, 0, 2, 254].into()));
+        assert!(!is_beginning(&known, now, now));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use landfall_bfd::packet::authentication::Key;
 use landfall_bfd::table::{Path, Wanted as BfdWanted};
-use landfall_bgp::driver::{Neighbor, Statuses};
+use landfall_bgp::driver::{Neighbor, Statuses, configured};
 use landfall_bgp::peer::{Mode, Password, PeerAddress};
 use landfall_bgp::route::{Attributes, Routes};
 use landfall_bgp::status::{State, Status};
@@ -13,7 +13,7 @@ use landfall_metallb::{KEY_SECRET, PASSIVE};
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason, annotation_field};
 
-use super::about;
+use super::{about, add};
 use crate::peers::{BfdKeySpec, PeerSpec};
 use crate::routing::Routing;
 
@@ -169,6 +169,24 @@ fn drained(routes: &Routes) -> Routes {
         (*prefix, Arc::clone(drained))
     });
     routes.collect()
+}
+
+/// Returns what is wrong with routers: with a session first, then with what it is to be made of.
+pub(super) fn problems(
+    routing: &Routing,
+    statuses: &Statuses,
+    unusable: &BTreeMap<Arc<str>, Reason>,
+) -> BTreeMap<Arc<str>, Reason> {
+    let mut problems = BTreeMap::new();
+    for (name, status) in statuses {
+        let desired = routing.peers.get(configured(name));
+        let problem = desired.and_then(|it| problem(name, it, status));
+        problems.extend(problem.map(|it| (Arc::clone(name), it)));
+    }
+    for (name, problem) in unusable {
+        add(&mut problems, name, problem.clone());
+    }
+    problems
 }
 
 /// Returns what is wrong with a session.
@@ -383,6 +401,29 @@ pub(super) mod tests {
             assert!(reason.message.contains(why), "{reason}");
             assert!(reason.remedy.contains("1 to 20 bytes"), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_key_of_bfd_that_can_not_be_used_does_not_hide_why_there_is_no_session() {
+        let routing = Routing {
+            peers: [("tor".into(), tor())].into(),
+            ..Routing::default()
+        };
+        let key = about("tor", "BFD does not watch the router", "write a key");
+        let unusable = [("tor".into(), key.clone())].into();
+        let of = |statuses: &Statuses| {
+            let mut said = problems(&routing, statuses, &unusable);
+            said.remove("tor").unwrap()
+        };
+        let down = [("tor".into(), failed(SessionError::BfdDown))].into();
+        let both = of(&down);
+        let own = problem("tor", &tor(), &down["tor"]).unwrap();
+        assert_eq!((both.code, both.severity), (own.code, own.severity));
+        assert_eq!(both.message, format!("{}; {}", own.message, key.message));
+        assert_eq!(both.remedy, format!("{}; {}", own.remedy, key.remedy));
+        let mut up = failed(SessionError::BfdDown);
+        up.state = State::Established;
+        assert_eq!(of(&[("tor".into(), up)].into()), key);
     }
 
     #[test]

@@ -121,6 +121,19 @@ async fn one_object_that_is_kept_is_no_reason_to_keep_others() {
 }
 
 #[tokio::test]
+async fn what_a_node_writes_that_comes_back_during_a_sweep_stays() {
+    let server = full().await;
+    server.write_all_meanwhile();
+    sweep(&server, &["node-a", "node-c"]).await.unwrap_err();
+    let of_b = nodes(&server).into_iter().filter(|it| it == "node-b");
+    assert_eq!(
+        of_b.count(),
+        1,
+        "the one that was read before it was written"
+    );
+}
+
+#[tokio::test]
 async fn a_node_that_came_back_meanwhile_keeps_its_objects() {
     let server = full().await;
     let now = SpeakerView {

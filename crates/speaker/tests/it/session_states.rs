@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use landfall_engine::report::ReportError;
 use landfall_model::reason::{Code, Reason};
 use landfall_model::view::{BfdView, PeerView};
 use landfall_speaker::session_states::{SessionState, SessionStates, states};
@@ -94,6 +95,22 @@ async fn a_router_that_is_gone_has_no_object_also_after_a_restart() {
     assert_eq!(said(&server).into_keys().collect::<Vec<_>>(), ["one"]);
     writer(&server).settle(&none, now).await.unwrap();
     assert_eq!(asked(&server), ["write", "write", "delete", "delete"]);
+}
+
+#[tokio::test]
+async fn an_object_that_another_process_wrote_meanwhile_is_deleted_only_once_it_was_read() {
+    let server = Arc::new(Server::default());
+    let mut writer = writer(&server);
+    let (one, none) = (states(vec![peer("one", "Idle")]), BTreeMap::new());
+    let now = Instant::now();
+    writer.settle(&one, now).await.unwrap();
+    server.write_all_meanwhile();
+    let later = now + Duration::from_secs(10);
+    let error = writer.settle(&none, later).await.unwrap_err();
+    assert!(matches!(error, ReportError::Conflict { .. }), "{error}");
+    assert_eq!(said(&server).len(), 1);
+    writer.settle(&none, later).await.unwrap();
+    assert_eq!(said(&server).len(), 0);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use landfall_engine::report::{Event, OwnKind, OwnObject, OwnReport, ReportError};
+use landfall_engine::report::{Event, Found, OwnKind, OwnObject, OwnReport, ReportError, Version};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_model::rows::{Fact, ResourceKind};
 use landfall_model::{ServiceKey, Uid};
@@ -24,6 +24,8 @@ pub struct Server {
     is_away: Mutex<bool>,
     /// Objects of others can't be deleted.
     keeps_others: Mutex<bool>,
+    /// What another process writes right before the next deletion.
+    meanwhile: Mutex<BTreeMap<String, Value>>,
 }
 
 impl Server {
@@ -47,6 +49,15 @@ impl Server {
         *self.is_away.lock().unwrap() = is_away;
     }
 
+    /// Lets another process write all objects right before the next deletion.
+    pub fn write_all_meanwhile(&self) {
+        let mut objects = self.objects.lock().unwrap().clone();
+        for status in objects.values_mut() {
+            status["isNew"] = true.into();
+        }
+        *self.meanwhile.lock().unwrap() = objects;
+    }
+
     pub fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }
@@ -57,29 +68,28 @@ impl OwnReport for Server {
         &self,
         object: &OwnObject,
         status: &S,
-    ) -> Result<(), ReportError> {
+    ) -> Result<Version, ReportError> {
         let service = object.labels.get("metallb.io/service-name");
         let what = service.unwrap_or(&object.name);
         self.wrote(format!("write {what}"))?;
         let status = serde_json::to_value(status).unwrap();
         let name = object.name.clone();
+        let version = version(&status);
         self.objects.lock().unwrap().insert(name, status);
-        Ok(())
+        Ok(version)
     }
 
-    async fn delete_own(&self, object: &OwnObject) -> Result<(), ReportError> {
-        let is_kept = |it: &Value| it["isKept"] == true;
-        if self
-            .objects
-            .lock()
-            .unwrap()
-            .get(&object.name)
-            .is_some_and(is_kept)
-        {
-            return Err(ReportError::Failed {
-                what: "own status",
-                why: "it is kept".to_owned(),
-            });
+    async fn delete_own(&self, object: &OwnObject, version: &Version) -> Result<(), ReportError> {
+        let meanwhile = std::mem::take(&mut *self.meanwhile.lock().unwrap());
+        self.objects.lock().unwrap().extend(meanwhile);
+        let there = self.objects.lock().unwrap().get(&object.name).cloned();
+        let what = "own status";
+        if there.as_ref().is_some_and(|it| it["isKept"] == true) {
+            let why = "it is kept".to_owned();
+            return Err(ReportError::Failed { what, why });
+        }
+        if there.is_some_and(|it| self::version(&it) != *version) {
+            return Err(ReportError::Conflict { what });
         }
         self.wrote("delete".to_owned())?;
         self.objects.lock().unwrap().remove(&object.name);
@@ -100,7 +110,7 @@ impl OwnReport for Server {
         &self,
         kind: &OwnKind,
         selector: &str,
-    ) -> Result<Vec<(String, Option<S>)>, ReportError> {
+    ) -> Result<Vec<Found<S>>, ReportError> {
         self.asks()?;
         let prefix = match kind.kind {
             "ServiceL2Status" => "l2-",
@@ -116,14 +126,23 @@ impl OwnReport for Server {
                 None => selector.ends_with(&format!("/node={node}")),
             }
         });
-        let read = of_node.map(|(name, status)| {
-            let status = serde_json::from_value(status.clone()).ok();
-            (name.clone(), status)
+        let read = of_node.map(|(name, status)| Found {
+            name: name.clone(),
+            version: version(status),
+            status: serde_json::from_value(status.clone()).ok(),
         });
         Ok(read.collect())
     }
 
     async fn own_event(&self, _: &ServiceKey, _: &Uid, _: &Event) {}
+}
+
+/// The version of an object that says this.
+fn version(status: &Value) -> Version {
+    Version {
+        uid: String::new(),
+        resource_version: status.to_string(),
+    }
 }
 
 fn announces(names: &[&str], took_over: bool) -> BTreeMap<ServiceKey, Announces> {
@@ -178,6 +197,19 @@ async fn what_is_not_announced_any_more_is_deleted_also_after_a_restart() {
 }
 
 #[tokio::test]
+async fn what_another_process_wrote_meanwhile_is_deleted_only_once_it_was_read() {
+    let server = Arc::new(Server::default());
+    let mut writer = statuses(&server);
+    writer.settle(&announces(&["web"], false)).await.unwrap();
+    server.write_all_meanwhile();
+    let error = writer.settle(&announces(&[], false)).await.unwrap_err();
+    assert!(matches!(error, ReportError::Conflict { .. }), "{error}");
+    assert_eq!(server.objects.lock().unwrap().len(), 1);
+    writer.settle(&announces(&[], false)).await.unwrap();
+    assert_eq!(server.objects.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
 async fn the_one_that_takes_over_deletes_what_others_said() {
     let server = Arc::new(Server::default());
     statuses(&server)
@@ -204,6 +236,18 @@ async fn what_others_said_is_deleted_later_where_that_fails_at_first() {
     assert!(asked.iter().any(of_others), "{asked:?}");
     writer.settle(&wanted).await.unwrap();
     assert!(server.take_writes().is_empty());
+}
+
+#[tokio::test]
+async fn what_others_say_of_a_service_that_they_took_back_stays() {
+    let server = Arc::new(Server::default());
+    let mut writer = statuses(&server);
+    *server.keeps_others.lock().unwrap() = true;
+    writer.settle(&announces(&["web"], true)).await.unwrap_err();
+    *server.keeps_others.lock().unwrap() = false;
+    server.take_writes();
+    writer.settle(&announces(&[], true)).await.unwrap();
+    assert_eq!(server.take_writes(), ["delete"]);
 }
 
 #[tokio::test]

@@ -11,10 +11,10 @@ use landfall_testkit::cluster::{Cluster, Options};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use super::connections::answer;
 use super::contestant::Contestant;
-use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
+use super::layout::{ADDRESSES, ADMIN, CLIENTS, HUB, NAMESPACE, ROUTER, address, node_address};
 use super::objects::Announced;
-use super::requests::answer;
 use crate::bench::pause;
 use crate::place::Place;
 
@@ -135,7 +135,8 @@ impl Node {
             "ip link set lo up
              sysctl -qw net.ipv4.conf.all.arp_ignore=1
              ip address add {}/16 dev eth0
-             ip link set eth0 up\n",
+             ip link set eth0 up
+             ip route add {CLIENTS} via {ROUTER}\n",
             node_address(number)
         );
         for number in 0..ADDRESSES {

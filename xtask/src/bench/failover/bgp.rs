@@ -8,23 +8,14 @@ use anyhow::Context as _;
 
 use super::bed::Bed;
 use super::contestant::Contestant;
-use super::layout::{ADDRESSES, NAMESPACE, ROUTER, address};
+use super::layout::{NAMESPACE, ROUTER, address};
 use super::objects::Announced;
 use super::requests::{Client, Counted};
 use super::router::{Router, Sessions};
-use super::{FailoverArgs, REST, contestants};
+use super::{FailoverArgs, NODES, REST, contestants, drains};
 use crate::bench::distribution::distribution;
 use crate::bench::proxy::machine;
 use crate::place::Place;
-
-/// The nodes; each has an address.
-const NODES: u8 = 3;
-
-/// The number of the address that all nodes announce.
-const SHARED: usize = ADDRESSES - 1;
-
-/// Clients that connect at the same time.
-const CLIENTS: usize = 4;
 
 /// For so long a speaker that ends by itself is started again, as a kubelet does.
 const REVIVED: Duration = Duration::from_secs(20);
@@ -47,6 +38,10 @@ pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     // servers refuse each object of it.
     let mut bed = Bed::start(place, NODES, None, Announced::Bgp).await?;
     println!("load {}", machine::load());
+    if let Some(count) = args.drains {
+        let router = begin(&mut bed, &landfall, Sessions::default()).await?;
+        return drains::measure(&mut bed, &landfall, &router, count).await;
+    }
     let few = args.crashes.div_ceil(10);
     let usual = Sessions::default();
     let bfd = Sessions { bfd: true, ..usual };
@@ -81,8 +76,7 @@ pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     drop(router);
     bed.delete("bgppeer.metallb.io", "keeping").await?;
     let router = begin(&mut bed, &landfall, usual).await?;
-    bed.answer()?;
-    drains(&mut bed, &landfall, &router, few).await?;
+    drains::measure(&mut bed, &landfall, &router, few).await?;
     bed.stop_all();
     println!("load {}", machine::load());
     Ok(())
@@ -203,37 +197,6 @@ async fn restarts(
     }
     println!(
         "speaker restarted {count} times, graceful restart: {} of {} requests without an answer",
-        all.failed, all.asked
-    );
-    Ok(())
-}
-
-/// Speakers end as planned while the router spreads connections over all nodes.
-async fn drains(
-    bed: &mut Bed,
-    contestant: &Contestant,
-    router: &Router,
-    count: u32,
-) -> anyhow::Result<()> {
-    let ways = usize::from(NODES);
-    let mut all = Counted::default();
-    for turn in 0..count {
-        router.until_spread(SHARED, ways).await?;
-        let node = u8::try_from(turn as usize % ways + 1)?;
-        let connect = || Client::connect(router.id(), address(SHARED));
-        let clients: Vec<_> = (0..CLIENTS).map(|_| connect()).collect();
-        tokio::time::sleep(REST).await;
-        bed.stop(node)?;
-        router.until_spread(SHARED, ways - 1).await?;
-        tokio::time::sleep(REST).await;
-        for client in clients {
-            all.add(client.end()?);
-        }
-        bed.restart(contestant, node).await?;
-    }
-    println!(
-        "speaker stopped {count} times, {NODES} nodes with one address: {} of {} connections \
-         failed",
         all.failed, all.asked
     );
     Ok(())

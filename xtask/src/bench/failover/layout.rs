@@ -14,6 +14,18 @@ pub const HUB: &str = "10.78.0.254";
 /// The address of the router, with BGP.
 pub const ROUTER: &str = "10.78.3.1";
 
+/// The network of clients behind the router.
+pub const CLIENTS: &str = "10.80.0.0/24";
+
+/// The address of all clients.
+pub const CLIENT: &str = "10.80.0.2";
+
+/// The address of the router there.
+pub const ROUTER_OF_CLIENTS: &str = "10.80.0.1";
+
+/// The network of the addresses that are announced.
+pub const ANNOUNCED: &str = "10.78.2.0/24";
+
 /// The port of Landfall's admin endpoint on each node.
 pub const ADMIN: u16 = 9641;
 

@@ -1,7 +1,6 @@
-//! Clients beside the router, and what answers them on nodes: threads in other namespaces.
+//! Clients beside the router that ping: threads in other namespaces.
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +8,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -20,9 +18,6 @@ const EVERY: Duration = Duration::from_millis(1);
 
 /// How long the last answers may take.
 const LATEST: Duration = Duration::from_secs(1);
-
-/// Where connections go.
-const PORT: u16 = 80;
 
 const ECHO: u8 = 8;
 const ECHO_REPLY: u8 = 0;
@@ -42,37 +37,15 @@ pub struct Client {
     thread: JoinHandle<anyhow::Result<Counted>>,
 }
 
-/// Answers connections on a node, for as long as this program runs.
-pub fn answer(namespace: i32) -> anyhow::Result<()> {
-    let bound = std::thread::spawn(move || {
-        enter(namespace)?;
-        anyhow::Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT))?)
-    });
-    let listener = join(bound)??;
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer_one(stream));
-        }
-    });
-    Ok(())
-}
-
-/// Answers, and leaves it to the client to end the connection.
-fn answer_one(mut stream: TcpStream) {
-    let answered = stream.write_all(b"!");
-    if answered.is_ok() && stream.set_read_timeout(Some(LATEST)).is_ok() {
-        // The end, whichever it is.
-        let _ = stream.read(&mut [0]);
-    }
-}
-
-fn enter(namespace: i32) -> anyhow::Result<()> {
+/// Moves this thread into a network namespace.
+pub fn enter(namespace: i32) -> anyhow::Result<()> {
     let namespace = std::fs::File::open(format!("/proc/{namespace}/ns/net"))?;
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
     Ok(())
 }
 
-fn join<T>(thread: JoinHandle<T>) -> anyhow::Result<T> {
+/// Waits for a thread.
+pub fn join<T>(thread: JoinHandle<T>) -> anyhow::Result<T> {
     let ended = thread.join();
     ended.map_err(|_panic| anyhow::anyhow!("a thread ended too early"))
 }
@@ -95,14 +68,6 @@ impl Client {
         Self::start(move |stop| {
             enter(namespace)?;
             ping(address, stop)
-        })
-    }
-
-    /// Begins to connect to an address from a namespace, up to a thousand times a second.
-    pub fn connect(namespace: i32, address: Ipv4Addr) -> Self {
-        Self::start(move |stop| {
-            enter(namespace)?;
-            Ok(connect(address, stop))
         })
     }
 
@@ -159,28 +124,6 @@ fn note(is_answered: &mut [bool], number: u16) {
     if let Some(last) = of_number.last() {
         *last = true;
     }
-}
-
-fn connect(address: Ipv4Addr, stop: &AtomicBool) -> Counted {
-    let to = SocketAddr::from((address, PORT));
-    let mut counted = Counted::default();
-    let mut next = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        counted.asked += 1;
-        counted.failed += u64::from(connect_once(to).is_err());
-        next = (next + EVERY).max(Instant::now());
-        pause(next.saturating_duration_since(Instant::now()));
-    }
-    counted
-}
-
-fn connect_once(to: SocketAddr) -> anyhow::Result<()> {
-    let mut stream = TcpStream::connect_timeout(&to, LATEST)?;
-    stream.set_read_timeout(Some(LATEST))?;
-    stream.read_exact(&mut [0])?;
-    // Neither side keeps the connection: there are more of them than ports.
-    set_socket_linger(&stream, Some(Duration::ZERO))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use serde_json::Value;
 
 use super::bed::{Process, namespace, sh};
-use super::layout::{ROUTER, address, node_address};
+use super::layout::{ANNOUNCED, CLIENT, ROUTER, ROUTER_OF_CLIENTS, address, node_address};
 
 /// The longest that is waited for a route to come or go.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -61,6 +61,9 @@ impl Router {
         let inside = format!("--net=/proc/{}/ns/net", holder.id());
         sh(&format!(
             "nsenter {inside} sh -euc 'ip link set lo up; ip address add {ROUTER}/16 dev eth0
+             ip address add {ROUTER_OF_CLIENTS}/24 dev eth0
+             sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.send_redirects=0 \
+             net.ipv4.conf.eth0.send_redirects=0
              ip link set eth0 up; sysctl -qw net.ipv4.ping_group_range=\"0 2147483647\" \
              net.ipv4.fib_multipath_hash_policy=1'"
         ))?;
@@ -111,6 +114,59 @@ impl Router {
                 return Ok(at);
             }
         }
+    }
+
+    /// Returns when the kernel has changed its ways to an address, since it was last forgotten.
+    pub fn changes_of(&self, number: usize) -> Vec<Instant> {
+        let address = address(number).to_string();
+        let changes = self.changes.try_iter();
+        let of_it = changes.filter(|(_, line)| line.split_whitespace().any(|it| it == address));
+        of_it.map(|(at, _)| at).collect()
+    }
+
+    /// Makes a namespace for clients, whose gateway the router is.
+    pub fn clients() -> anyhow::Result<Process> {
+        let holder = namespace("clients", "02:00:00:00:01:02")?;
+        sh(&format!(
+            "nsenter --net=/proc/{}/ns/net sh -euc 'ip address add {CLIENT}/24 dev eth0
+             ip link set eth0 up; ip route add default via {ROUTER_OF_CLIENTS}'",
+            holder.id()
+        ))?;
+        Ok(holder)
+    }
+
+    /// Lets TCP connections stay with the node that they began with, whatever the routes are later,
+    /// as docs/bare-metal.md describes it.
+    pub fn pin(&self, nodes: u8) -> anyhow::Result<()> {
+        let (mut elements, mut rules) = (Vec::new(), String::new());
+        for node in 1..=nodes {
+            let (mark, address) = (100 + u32::from(node), node_address(node));
+            elements.push(format!("{address} : {mark}"));
+            writeln!(rules, "ip route add default via {address} table {mark}")?;
+            writeln!(rules, "ip rule add fwmark {mark} lookup {mark}")?;
+        }
+        let table = format!(
+            "table ip pinned {{
+               map nodes {{ type ipv4_addr : mark; elements = {{ {} }}; }}
+               chain begin {{
+                 type filter hook postrouting priority mangle;
+                 ip daddr {ANNOUNCED} meta l4proto tcp ct state new ct mark set rt ip nexthop map \
+                   @nodes
+               }}
+               chain stay {{
+                 type filter hook prerouting priority mangle;
+                 ip daddr {ANNOUNCED} ct state established meta mark set ct mark
+               }}
+             }}",
+            elements.join(", ")
+        );
+        let file = self.folder.path().join("pinned.nft");
+        std::fs::write(&file, table)?;
+        sh(&format!(
+            "nsenter --net=/proc/{}/ns/net sh -euc 'nft -f {}\n{rules}'",
+            self.id(),
+            file.display()
+        ))
     }
 
     /// Waits until so many nodes are ways to an address.
