@@ -46,7 +46,7 @@ pub(super) struct Machine<'j, P: Provider> {
     /// What had become of the status before that write.
     pub(super) before: Writing,
     /// Steps that were carried out and are counted only if the Service is not settled then, which
-    /// is rare: to tell steps apart costs more than most of them.
+    /// is rare: to distinguish steps costs more than most of them.
     pub(super) uncounted: Vec<Planned<P::Step>>,
 }
 
