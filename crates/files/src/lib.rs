@@ -41,6 +41,7 @@ mod snapshot;
 mod source;
 mod state;
 mod store;
+mod unwritten;
 mod watch;
 
 pub use hash_secret::{hash_secret, random_secret};

@@ -27,6 +27,7 @@ use landfall_model::{ServiceKey, Uid};
 
 use crate::alike::{is_remembered_alike, is_same_memory, same_pool};
 use crate::state::{Changes, Entry, Key, Remembered};
+use crate::unwritten::Unwritten;
 
 /// Services by key.
 pub(crate) type Rows = BTreeMap<ServiceKey, Arc<ServiceRow>>;
@@ -52,8 +53,7 @@ pub(crate) struct Registry {
     pools: Pools,
     /// What is still to be reported.
     changed: BTreeSet<ServiceKey>,
-    /// What differs from the disk, or may differ.
-    unwritten: BTreeSet<Key>,
+    unwritten: Unwritten,
 }
 
 /// The Service that was meant is not there (any more).
@@ -317,8 +317,8 @@ impl Registry {
         new
     }
 
-    /// Begins to write: what these requests ask for, and all that is not on the disk otherwise.
-    /// Nothing of it counts before [`Self::finish`].
+    /// Begins to write: what these requests ask for, and some of what is not on the disk
+    /// otherwise. Nothing of it counts before [`Self::finish`].
     pub(crate) fn begin(&mut self, requests: &[Request], now: Timestamp) -> Batch {
         let mut services: BTreeMap<ServiceKey, (Row, Row)> = BTreeMap::new();
         let mut outcomes = Vec::new();
@@ -332,7 +332,7 @@ impl Registry {
             outcomes.push(outcome);
         }
         let mut changes = Changes::new();
-        for key in std::mem::take(&mut self.unwritten) {
+        for key in self.unwritten.take(services.keys()) {
             let entry = match &key {
                 Key::Service(key) => self.records.get(key).cloned().map(Entry::Service),
                 Key::Pool(name) => self.pools.get(name).cloned().map(Entry::Pool),

@@ -63,7 +63,7 @@ struct SharedState {
 
 #[derive(Debug)]
 struct Waiter {
-    /// `None`: for all that is not on the disk yet.
+    /// `None`: for some of what is not on the disk yet.
     request: Option<Request>,
     answer: oneshot::Sender<Answer>,
 }
@@ -128,8 +128,9 @@ impl ManifestStore {
         self.commit(Some(request)).await
     }
 
-    /// Writes what changed without a waiting caller. After a failure it is tried again only
-    /// `if_failed`. Returns why the last write failed, if it did.
+    /// Writes some of what changed without a waiting caller: after each write [`Self::changed`]
+    /// returns, and then it is time for more. After a failure it is tried again only `if_failed`.
+    /// Returns why the last write failed, if it did.
     pub(crate) async fn flush(&self, if_failed: bool) -> Option<Arc<StateError>> {
         let (has_unwritten, failure) = self
             .shared
@@ -185,8 +186,8 @@ impl ManifestStore {
         self.shared.state_file.as_ref()
     }
 
-    /// Returns when a request and all that changed before are durable. The first caller that finds
-    /// the disk free writes for all that wait.
+    /// Returns when a request is durable, or, without one, some of what changed before. The first
+    /// caller that finds the disk free writes for all that wait.
     async fn commit(&self, request: Option<Request>) -> Answer {
         let now = Timestamp::now();
         let (answer, mut answered) = oneshot::channel();

@@ -45,6 +45,9 @@ pub(super) struct Machine<'j, P: Provider> {
     pub(super) write: (ServiceStatus, bool),
     /// What had become of the status before that write.
     pub(super) before: Writing,
+    /// Steps that were carried out and are counted only if the Service is not settled then, which
+    /// is rare: to distinguish steps costs more than most of them.
+    pub(super) uncounted: Vec<Planned<P::Step>>,
 }
 
 /// What is to be done next.
@@ -110,6 +113,8 @@ struct Work<P: Provider> {
     plan: Plan<P::Step>,
     /// The next step.
     index: usize,
+    /// Those before it that were carried out, in order.
+    done: Vec<usize>,
     failures: Vec<ProviderError>,
 }
 
@@ -139,6 +144,7 @@ impl<'j, P: Provider> Machine<'j, P> {
             said: 0,
             write: (ServiceStatus::default(), false),
             before: Writing::Nothing,
+            uncounted: Vec::new(),
         }
     }
 
@@ -184,15 +190,15 @@ impl<'j, P: Provider> Machine<'j, P> {
             }
             (State::Beginning(work), Input::Written(written)) => match self.written(written) {
                 Ok(()) => self.apply_next(work),
-                Err(error) => self.fail_within(&work, &error),
+                Err(error) => self.fail_within(work, &error),
             },
             (State::Applying(work), Input::Applied(applied)) => self.take_applied(work, applied),
             (State::Claiming(work), Input::Written(written)) => match self.written(written) {
                 Ok(()) => self.record(work),
-                Err(error) => self.fail_within(&work, &error),
+                Err(error) => self.fail_within(work, &error),
             },
             (State::Recording(work), _) => self.count(work),
-            (State::Waiting(work), Input::Waiting(after)) => self.carried(&work, Some(after)),
+            (State::Waiting(work), Input::Waiting(after)) => self.carried(work, Some(after)),
             (State::ObservingAgain(reasons), Input::Observed(observed)) => {
                 let status = match (observed, &self.job.intent) {
                     (Ok(observed), Some(intent)) => {
@@ -272,10 +278,12 @@ impl<'j, P: Provider> Machine<'j, P> {
         self.end.pending.clear();
         if plan.is_empty() {
             self.end.progress = Progress::default();
+            self.uncounted.clear();
             let found = status.remarks.iter().chain(&status.waiting);
             self.end.reasons.extend(found.cloned());
             return self.settle(intent, &status);
         }
+        self.count_all();
         if let Some(reason) = self.end.progress.objection(&plan.steps) {
             self.end.pending = plan.describe();
             self.end.outcome = Outcome::Stuck;
@@ -290,6 +298,7 @@ impl<'j, P: Provider> Machine<'j, P> {
             status,
             plan,
             index: 0,
+            done: Vec::new(),
             failures: Vec::new(),
         };
         let claims = work
@@ -398,14 +407,23 @@ impl<'j, P: Provider> Machine<'j, P> {
     }
 
     /// Ends with a write that failed before a plan was carried out.
-    fn fail_within(&mut self, work: &Work<P>, error: &ReportError) -> Todo {
+    fn fail_within(&mut self, mut work: Work<P>, error: &ReportError) -> Todo {
         self.end.pending = work.plan.describe();
+        self.uncounted.extend(work.take_done());
         self.fail(error)
+    }
+
+    /// Counts the steps that were carried out.
+    fn count_all(&mut self) {
+        for planned in self.uncounted.drain(..) {
+            self.end.progress.count(&planned);
+        }
     }
 
     pub(super) fn finish(&mut self) -> Todo {
         self.announce_addresses();
         self.announce_failure();
+        self.count_all();
         if let Some(intent) = &self.job.intent {
             self.end.progress.end(intent);
         }
@@ -426,5 +444,24 @@ impl<'j, P: Provider> Machine<'j, P> {
         }
         end.reasons = once;
         Todo::Finish
+    }
+}
+
+// === impl Work ===
+
+impl<P: Provider> Work<P> {
+    /// Notes that the next step was carried out, and goes on to the one after it.
+    fn note_done(&mut self) {
+        self.done.push(self.index);
+        self.index += 1;
+    }
+
+    /// Takes the steps that were carried out.
+    fn take_done(&mut self) -> Vec<Planned<P::Step>> {
+        let mut done = std::mem::take(&mut self.done).into_iter().peekable();
+        let steps = std::mem::take(&mut self.plan.steps).into_iter();
+        let steps = steps.enumerate();
+        let done = steps.filter(|(index, _)| done.next_if_eq(index).is_some());
+        done.map(|(_, planned)| planned).collect()
     }
 }

@@ -75,11 +75,13 @@ impl Persisted {
         standing: &ProviderStatus,
     ) -> BTreeMap<String, String> {
         let engine = |key: &str| ENGINE_MARKS.contains(&key);
-        let mut marks = before.marks.clone();
-        marks.retain(|key, _| {
+        let kept = before.marks.iter().filter(|(key, _)| {
             let key = key.as_str();
             !provider.contains(&key) && !engine(key) && !self.obsolete.contains(&key)
         });
+        // Only what stays is copied: the accepted version is long.
+        let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
+        let mut marks: BTreeMap<String, String> = kept.collect();
         let reported = standing.marks.iter().filter(|(key, _)| !engine(key));
         marks.extend(reported.map(|(key, value)| (key.clone(), value.clone())));
         let instance = before.marks.get(INSTANCE).cloned();

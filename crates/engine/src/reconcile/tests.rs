@@ -731,6 +731,38 @@ async fn a_step_that_failed_by_itself_does_not_keep_a_wait_from_being_one() {
 }
 
 #[tokio::test]
+async fn a_step_that_is_undone_again_and_again_beside_one_that_fails_is_stopped() {
+    let before = Lab::default();
+    before.run(spec(&[79])).await;
+    let mut progress = Progress::default();
+    let mut ends = Vec::new();
+    for _ in 0..6 {
+        let outside = before.outside();
+        let lab = Lab {
+            broken_port: Some(80),
+            ..Lab::over(outside.clone())
+        };
+        let job = Job {
+            row: Some(Arc::new(row(&outside))),
+            intent: Some(spec(&[79, 80, 81])),
+            errors: Vec::new(),
+            status: outside.status,
+            last_failure: None,
+            reporting: EventState::default(),
+            progress,
+            releases_finalizer: true,
+            persisted: Persisted::default(),
+        };
+        let end = lab.run_job(job).await;
+        ends.push((end.outcome, lab.outside().ports.contains(&81)));
+        progress = end.progress;
+    }
+    let (last, tried) = ends.split_last().unwrap();
+    assert!(tried.iter().all(|end| *end == (Outcome::Failed, true)));
+    assert_eq!(*last, (Outcome::Stuck, false));
+}
+
+#[tokio::test]
 async fn a_refused_spec_says_why_and_keeps_what_is_held() {
     let lab = Lab::default();
     lab.run(spec(&[80])).await;

@@ -271,6 +271,27 @@ async fn a_write_whose_caller_is_gone_is_retried_only_on_request() {
     assert_eq!(by_name(&sim.open().unwrap().1).len(), 1);
 }
 
+#[tokio::test]
+async fn what_no_caller_waits_for_goes_to_the_disk_in_parts_and_a_request_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = (0..1000).map(|index| format!("web{index:04}"));
+    let store = store(Some(folder.path()), names);
+    store
+        .write_status(&key("web0000"), &uid(), &status(1))
+        .await
+        .unwrap();
+    let found = remembered(folder.path());
+    assert_eq!(found["web0000"].status, status(1));
+    assert!(found.len() < 1000, "it waited for all of them");
+    while store.with(|registry| registry.has_unwritten()) {
+        store.changed().await;
+        assert!(store.flush(false).await.is_none());
+    }
+    let found = remembered(folder.path());
+    assert_eq!(found.len(), 1000);
+    assert_eq!(found["web0000"].status, status(1));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_at_the_same_time_share_a_sync() {
     let sim = Sim::default();

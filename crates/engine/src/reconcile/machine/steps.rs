@@ -25,7 +25,7 @@ impl<P: Provider> Machine<'_, P> {
     /// Goes on after all steps: where something is waited for, the reconcile ends.
     fn wait(&mut self, work: Work<P>) -> Todo {
         if work.plan.waits.is_empty() {
-            return self.carried(&work, None);
+            return self.carried(work, None);
         }
         self.state = State::Waiting(work);
         Todo::Wait
@@ -38,7 +38,7 @@ impl<P: Provider> Machine<'_, P> {
         applied: Result<Applied, ProviderError>,
     ) -> Todo {
         match applied {
-            Ok(Applied::Later { after }) => self.carried(&work, Some(after)),
+            Ok(Applied::Later { after }) => self.carried(work, Some(after)),
             Ok(Applied::Done) => {
                 self.end.changed = true;
                 self.count(work)
@@ -49,15 +49,14 @@ impl<P: Provider> Machine<'_, P> {
             }
             Ok(Applied::Busy { after }) => {
                 self.end.changed = true;
-                self.count_step(&work);
-                work.index += 1;
-                self.carried(&work, Some(after))
+                work.note_done();
+                self.carried(work, Some(after))
             }
             Err(failure) => {
                 let scope = failure.scope;
                 work.failures.push(failure);
                 if scope == Scope::Reconcile {
-                    return self.carried(&work, None);
+                    return self.carried(work, None);
                 }
                 work.index += 1;
                 self.apply_next(work)
@@ -95,20 +94,14 @@ impl<P: Provider> Machine<'_, P> {
 
     /// Counts a step that is done and goes on with the next.
     pub(super) fn count(&mut self, mut work: Work<P>) -> Todo {
-        self.count_step(&work);
-        work.index += 1;
+        work.note_done();
         self.apply_next(work)
     }
 
-    fn count_step(&mut self, work: &Work<P>) {
-        if let Some(planned) = work.plan.steps.get(work.index) {
-            self.end.progress.count(planned);
-        }
-    }
-
     /// Goes on after the steps that could be tried: those from the work's index on were not.
-    pub(super) fn carried(&mut self, work: &Work<P>, busy: Option<Duration>) -> Todo {
+    pub(super) fn carried(&mut self, mut work: Work<P>, busy: Option<Duration>) -> Todo {
         self.end.pending = work.plan.describe_after(work.index);
+        self.uncounted.extend(work.take_done());
         if let Some(after) = busy {
             self.end.outcome = Outcome::Busy(after);
             let reason = Reason::info(Code::Progressing, "changes are in progress");
