@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use landfall_membership::driver::Membership;
 use landfall_membership::seal::{Key, Keys};
 
-/// Between two looks at the file.
+/// Between two reads of the file.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// The time from the moment at which a key is first in the file to that at which it seals.
