@@ -4,8 +4,8 @@
 //! for its duration, by the clock of the reader, belongs to a dead node: clocks of nodes are not
 //! compared. While the Leases can't be read, or the own one can't be renewed, nothing is concluded
 //! from that, so that an API server that is away or takes no writes moves no address. A node leaves
-//! by deleting its Lease; where that of this node or those of all others are gone at once, something
-//! else has deleted them, and nothing is concluded from that either.
+//! by deleting its Lease; where that of this node or those of all others are gone at once,
+//! something else has deleted them, and nothing is concluded from that either.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
