@@ -32,6 +32,8 @@ pub struct MemberLease {
     pub node: String,
     /// When it renewed the Lease, by its own clock.
     pub renewed: String,
+    /// The identity of the object.
+    pub uid: String,
     /// The version of the object.
     pub version: String,
     /// What it reports to the others.
@@ -56,6 +58,10 @@ struct Object {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
     #[serde(default)]
     resource_version: String,
     #[serde(default)]
@@ -87,7 +93,7 @@ impl MemberLeases {
     }
 
     fn path_of(&self, node: &str) -> String {
-        format!("{}/landfall-speaker.{node}", self.path())
+        format!("{}/{}", self.path(), name_of(node))
     }
 
     /// Renews the Lease of this node, or creates it.
@@ -104,7 +110,7 @@ impl MemberLeases {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
-                "name": format!("landfall-speaker.{}", self.node),
+                "name": name_of(&self.node),
                 "labels": {NODE: ""},
                 "annotations": {REPORTS: BASE64_STANDARD.encode(metadata)},
             },
@@ -142,7 +148,7 @@ impl MemberLeases {
         gone(self.send(ask).await)
     }
 
-    /// Returns the Leases of all nodes.
+    /// Returns the Leases of all nodes. One that names a node whose Lease has another name is none.
     ///
     /// # Errors
     /// The API server refused or did not answer.
@@ -154,8 +160,13 @@ impl MemberLeases {
         let leases = objects.items.into_iter().filter_map(|object| {
             let reports = object.metadata.annotations.get(REPORTS);
             let metadata = reports.and_then(|text| BASE64_STANDARD.decode(text).ok());
+            let node = object.spec.holder_identity?;
+            if object.metadata.name != name_of(&node) {
+                return None;
+            }
             Some(MemberLease {
-                node: object.spec.holder_identity?,
+                node,
+                uid: object.metadata.uid,
                 renewed: object.spec.renew_time.unwrap_or_default(),
                 version: object.metadata.resource_version,
                 metadata: metadata.unwrap_or_default(),
@@ -167,6 +178,11 @@ impl MemberLeases {
     async fn send(&self, ask: Ask) -> Result<(), ApiError> {
         api::request(&self.connection, ask, TIMEOUT).await.map(drop)
     }
+}
+
+/// Returns the name of the Lease of a node.
+fn name_of(node: &str) -> String {
+    format!("landfall-speaker.{node}")
 }
 
 /// A deletion of what is gone already has succeeded.

@@ -4,8 +4,8 @@
 //! for its duration, by the clock of the reader, belongs to a dead node: clocks of nodes are not
 //! compared. While the Leases can't be read, or the own one can't be renewed, nothing is concluded
 //! from that, so that an API server that is away or takes no writes moves no address. A node leaves
-//! by deleting its Lease; where that of this node or those of all others are gone at once,
-//! something else has deleted them, and nothing is concluded from that either.
+//! by deleting its Lease; for a while after another writer has deleted that of this node, nothing
+//! is concluded from Leases that are missing: it may have deleted all of them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,6 +25,8 @@ pub struct Lease {
     pub node: Arc<str>,
     /// Another text after each renewal.
     pub renewed: String,
+    /// The identity of the object: another one after it was deleted and created again.
+    pub uid: String,
     /// The version of the object, for its deletion.
     pub version: String,
     /// What the node reports to the others.
@@ -41,6 +43,10 @@ pub struct Leases {
     read: Option<Instant>,
     /// When the own Lease was renewed last.
     own_renewed: Option<Instant>,
+    /// The identity of the own Lease as it was read last.
+    own_uid: Option<String>,
+    /// When it was noticed last that another writer had deleted the own Lease.
+    own_deleted: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -52,7 +58,7 @@ struct Known {
     /// It is alive until then, unless it is renewed.
     until: Instant,
     is_alive: bool,
-    /// Its Lease was deleted together with others.
+    /// Its Lease is missing, and may have been deleted by another writer.
     is_lost: bool,
 }
 
@@ -68,6 +74,8 @@ impl Leases {
             reunions: 0,
             read: None,
             own_renewed: None,
+            own_uid: None,
+            own_deleted: None,
         }
     }
 
@@ -97,8 +105,7 @@ impl Leases {
         let is_first = self.read.replace(now).is_none();
         let until = now + self.duration;
         let mut before = std::mem::take(&mut self.known);
-        let own_is_gone = leases.iter().all(|lease| lease.node != self.own);
-        let are_lost = own_is_gone || leases.len() == 1 && before.len() > 1;
+        let are_lost = self.others_may_be_deleted(now, &leases) || was_away;
         let mut has_met = was_away;
         for lease in leases.into_iter().filter(|it| it.node != self.own) {
             let mut known = before.remove(&lease.node).unwrap_or_else(|| {
@@ -126,18 +133,42 @@ impl Leases {
                 }
             }
             known.is_alive &= now < known.until;
-            known.is_lost = false;
+            // It may have been missing for this node alone, and have announced meanwhile; or it
+            // was held for dead elsewhere.
+            has_met |= std::mem::take(&mut known.is_lost);
             known.lease = lease;
             self.known.insert(Arc::clone(&known.lease.node), known);
         }
         for (node, mut known) in before {
             known.is_lost |= are_lost;
-            if known.is_lost && known.is_alive && now < known.until {
+            if !(known.is_lost && known.is_alive) {
+                continue;
+            }
+            if was_away || is_refused {
+                known.since = now;
+                known.until = until;
+            }
+            if now < known.until {
                 self.known.insert(node, known);
             }
         }
         self.reunions += u64::from(has_met);
         self.view()
+    }
+
+    /// Takes note of the own Lease among those that were read. Returns whether another writer has
+    /// deleted it within the duration before, and so may have deleted others, too.
+    fn others_may_be_deleted(&mut self, now: Instant, leases: &[Lease]) -> bool {
+        let own = leases.iter().find(|lease| lease.node == self.own);
+        let is_same = own.is_some_and(|own| Some(&own.uid) == self.own_uid.as_ref());
+        if self.own_uid.is_some() && !is_same {
+            self.own_deleted = Some(now);
+        }
+        if let Some(own) = own {
+            self.own_uid = Some(own.uid.clone());
+        }
+        let age = self.own_deleted.map(|at| now.saturating_duration_since(at));
+        age.is_some_and(|age| age < self.duration)
     }
 
     /// Returns the Leases that were not renewed for an hour by the clock of this process: those of
@@ -179,8 +210,17 @@ mod tests {
         Lease {
             node: node.into(),
             renewed: renewed.to_string(),
+            uid: String::new(),
             version: String::new(),
             metadata: node.as_bytes().into(),
+        }
+    }
+
+    /// The same, created again.
+    fn again(node: &str, renewed: u64) -> Lease {
+        Lease {
+            uid: "again".to_owned(),
+            ..lease(node, renewed)
         }
     }
 
@@ -277,39 +317,87 @@ mod tests {
     }
 
     #[test]
-    fn leases_that_are_deleted_at_once_end_no_membership_before_their_duration() {
-        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
-        leases.note_renewal(began);
-        let all = || vec![lease("a", 1), lease("b", 1), lease("c", 1)];
-        leases.take(began, all());
-        // `kubectl delete lease --all`, and this node has renewed its own or has not.
-        for (second, left) in [(2, vec![]), (4, vec![lease("a", 2)])] {
-            let view = leases.take(began + SECOND * second, left);
-            assert_eq!(names(&view), ["b", "c"], "{second}");
+    fn leases_that_are_all_deleted_end_no_membership_whichever_is_back_first() {
+        // `kubectl delete lease --all`: nodes create theirs again one after the other.
+        let lists = [
+            vec![],
+            vec![again("a", 2)],
+            vec![again("a", 2), again("b", 2)],
+            vec![again("b", 2)],
+        ];
+        for left in lists {
+            let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+            leases.note_renewal(began);
+            leases.take(began, vec![lease("a", 1), lease("b", 1), lease("c", 1)]);
+            leases.note_renewal(began + SECOND);
+            let view = leases.take(began + SECOND * 2, left);
+            assert_eq!(names(&view), ["b", "c"]);
+            leases.note_renewal(began + SECOND * 4);
+            let all = vec![again("a", 3), again("b", 3), again("c", 2)];
+            let view = leases.take(began + SECOND * 4, all);
+            assert_eq!(names(&view), ["b", "c"]);
+            // One of them may have been without this node for a moment.
+            assert!(view.reunions > 0);
+            // Later, a Lease that is missing alone is that of a node that has left.
+            for second in [6, 8, 10, 12] {
+                leases.note_renewal(began + SECOND * second);
+                let all = vec![
+                    again("a", 4),
+                    again("b", second.into()),
+                    again("c", second.into()),
+                ];
+                leases.take(began + SECOND * second, all);
+            }
+            leases.note_renewal(began + SECOND * 14);
+            let view = leases.take(began + SECOND * 14, vec![again("a", 4), again("b", 14)]);
+            assert_eq!(names(&view), ["b"]);
         }
-        // One of them is back before the other one.
-        let back = vec![lease("a", 3), lease("b", 2)];
-        let view = leases.take(began + SECOND * 6, back);
-        assert_eq!((names(&view), view.reunions), (vec!["b", "c"], 0));
-        let view = leases.take(
-            began + SECOND * 8,
-            vec![lease("a", 4), lease("b", 3), lease("c", 2)],
-        );
-        assert_eq!((names(&view), view.reunions), (vec!["b", "c"], 0));
-        // From now on a Lease that is missing alone is that of a node that has left.
-        let view = leases.take(began + SECOND * 9, vec![lease("a", 4), lease("b", 3)]);
-        assert_eq!(names(&view), ["b"]);
     }
 
     #[test]
     fn a_node_that_ends_while_leases_are_deleted_is_out_after_its_duration() {
         let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
         leases.take(began, vec![lease("a", 1), lease("b", 1), lease("c", 1)]);
-        for second in 1..10 {
-            let view = leases.take(began + SECOND * second, vec![]);
-            assert_eq!(names(&view), ["b", "c"], "{second}");
+        for second in 1..=10 {
+            leases.note_renewal(began + SECOND * second);
+            let view = leases.take(began + SECOND * second, vec![again("a", 2)]);
+            let there: &[&str] = if second < 10 { &["b", "c"] } else { &[] };
+            assert_eq!(names(&view), there, "{second}");
         }
-        assert!(names(&leases.take(began + TEN, vec![])).is_empty());
+    }
+
+    #[test]
+    fn leases_that_are_deleted_while_none_can_be_created_end_no_membership() {
+        let (mut leases, began) = (Leases::new("a", TEN), Instant::now());
+        leases.note_renewal(began);
+        leases.take(began, vec![lease("a", 1), lease("b", 1)]);
+        for second in 1..100 {
+            // Before writes are seen to be refused, their time goes on; after that it does not.
+            let view = leases.take(began + SECOND * second, vec![]);
+            assert_eq!(names(&view), ["b"], "{second}");
+        }
+        // Writes work again, and b comes back in its time.
+        leases.note_renewal(began + SECOND * 100);
+        for second in [100, 105] {
+            leases.note_renewal(began + SECOND * second);
+            let view = leases.take(began + SECOND * second, vec![again("a", 2)]);
+            assert_eq!(names(&view), ["b"], "{second}");
+        }
+        let all = vec![again("a", 2), again("b", 2)];
+        let view = leases.take(began + SECOND * 108, all);
+        assert_eq!((names(&view), view.reunions), (vec!["b"], 1));
+    }
+
+    #[test]
+    fn an_api_server_that_comes_back_without_leases_ends_no_membership() {
+        let (mut leases, began) = (Renewing::new("a", TEN), Instant::now());
+        leases.take(began, vec![lease("b", 1)]);
+        let back = began + TEN * 30;
+        for second in [0, 4, 8] {
+            let view = leases.take(back + SECOND * second, vec![]);
+            assert_eq!(names(&view), ["b"], "{second}");
+        }
+        assert!(names(&leases.take(back + TEN, vec![])).is_empty());
     }
 
     #[test]

@@ -141,6 +141,7 @@ fn lease(read: MemberLease) -> Lease {
     Lease {
         node: read.node.as_str().into(),
         renewed: read.renewed,
+        uid: read.uid,
         version: read.version,
         metadata: read.metadata.into(),
     }
