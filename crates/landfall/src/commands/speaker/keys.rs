@@ -14,11 +14,12 @@ use landfall_membership::seal::{Key, Keys};
 /// Between two reads of the file.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// The time from the moment at which a key is first in the file to that at which it seals.
-const SPREAD: Duration = Duration::from_mins(2);
+/// The time from the moment at which a key is first in the file to that at which it seals: nodes
+/// get a Secret within two minutes, and read the file once within [`LOOK`].
+const SPREAD: Duration = Duration::from_secs(150);
 
-/// How long a key opens after it was last in the file: longer than [`SPREAD`], because other nodes
-/// may read the file later.
+/// How long a key opens after it was last in the file: longer than another node may take to get the
+/// file and then to seal with the new key.
 const KEPT: Duration = Duration::from_mins(5);
 
 /// Returns the keys, and the first of them as it is written.
@@ -46,18 +47,19 @@ fn parse(text: &str) -> anyhow::Result<Keys> {
 
 /// Takes other keys when the file has others. One that cannot be used changes nothing.
 pub async fn follow(path: PathBuf, start: Keys, membership: Membership) {
-    let mut rotation = Rotation::new(start, Instant::now());
+    let mut rotation = Rotation::new(start.clone(), Instant::now());
+    let mut last = start;
     loop {
         tokio::time::sleep(LOOK).await;
         match read(&path).await {
-            Ok((keys, _)) => {
-                let keys = rotation.keys(&keys, Instant::now());
-                membership.update(|wanted| wanted.keys = keys);
-            }
+            Ok((keys, _)) => last = keys,
             Err(error) => {
                 tracing::warn!(error = format!("{error:#}"), "keys are kept as they were");
             }
         }
+        // What has begun goes on although the file can't be read now.
+        let keys = rotation.keys(&last, Instant::now());
+        membership.update(|wanted| wanted.keys = keys);
     }
 }
 
@@ -67,12 +69,14 @@ struct Rotation {
     /// It seals.
     first: Key,
     known: Vec<Known>,
+    /// The last look at the file.
+    looked: Instant,
 }
 
 #[derive(Debug)]
 struct Known {
     key: Key,
-    /// When it was first in the file; `None`: since the start.
+    /// Since when it is in the file; `None`: since the start.
     since: Option<Instant>,
     /// When it was last in the file.
     seen: Instant,
@@ -94,6 +98,7 @@ impl Rotation {
         Self {
             first,
             known: known.collect(),
+            looked: now,
         }
     }
 
@@ -101,7 +106,13 @@ impl Rotation {
     fn keys(&mut self, file: &Keys, now: Instant) -> Keys {
         for key in std::iter::once(&file.first).chain(&file.others) {
             match self.known.iter_mut().find(|known| known.key == *key) {
-                Some(known) => known.seen = now,
+                Some(known) => {
+                    // A node may have missed that it was there before.
+                    if known.seen < self.looked {
+                        known.since = Some(now);
+                    }
+                    known.seen = now;
+                }
                 None => self.known.push(Known {
                     key: key.clone(),
                     since: Some(now),
@@ -109,6 +120,7 @@ impl Rotation {
                 }),
             }
         }
+        self.looked = now;
         let age = |since: Instant| now.saturating_duration_since(since);
         let first = self.known.iter().find(|known| known.key == file.first);
         if first.is_some_and(|known| known.since.is_none_or(|since| age(since) >= SPREAD)) {
@@ -152,15 +164,19 @@ mod tests {
     #[test]
     fn a_key_that_is_replaced_in_one_step_separates_no_nodes() {
         let began = Instant::now();
-        // The file of each node changes at another time, up to 90 seconds after the first.
-        let delays: [u32; 3] = [0, 20, 90];
+        // The file of each node changes at another time, up to two minutes after the first, and is
+        // read every ten seconds.
+        let delays: [u32; 3] = [0, 20, 120];
         let mut nodes = delays.map(|_| Rotation::new(keys("a"), began));
+        let mut used = delays.map(|_| keys("a"));
         for second in 0..900 {
             let now = began + SECOND * second;
             let file = |delay: u32| if second < 100 + delay { "a" } else { "b" };
-            let mut used = Vec::new();
-            for (node, delay) in nodes.iter_mut().zip(delays) {
-                used.push(node.keys(&keys(file(delay)), now));
+            for ((node, used), delay) in nodes.iter_mut().zip(&mut used).zip(delays) {
+                // They do not look at the same time.
+                if (second + delay / 20) % 10 == 0 {
+                    *used = node.keys(&keys(file(delay)), now);
+                }
             }
             for sender in &used {
                 for receiver in &used {
@@ -194,6 +210,25 @@ mod tests {
         assert_eq!(early.first, keys("b").first);
         let late = rotation.keys(&keys("c b a"), added + SPREAD);
         assert_eq!(late.first, keys("c").first);
+    }
+
+    #[test]
+    fn a_key_that_was_taken_back_and_comes_again_waits_for_its_time_again() {
+        let began = Instant::now();
+        let at = |second| began + SECOND * second;
+        let mut rotation = Rotation::new(keys("a"), began);
+        for (second, file) in [
+            (10, "b"),
+            (20, "b"),
+            (30, "a"),
+            (200, "a"),
+            (210, "b"),
+            (350, "b"),
+        ] {
+            let used = rotation.keys(&keys(file), at(second));
+            assert_eq!(used.first, keys("a").first, "{second}");
+        }
+        assert_eq!(rotation.keys(&keys("b"), at(360)).first, keys("b").first);
     }
 
     #[test]
