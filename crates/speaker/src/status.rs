@@ -111,8 +111,8 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
     /// time: while this node was cut off, another one may have deleted what it wrote.
     ///
     /// # Errors
-    /// The API server can't be asked, or refuses a write; or another process wrote an object that
-    /// was to be deleted.
+    /// The API server can't be asked, or refuses a write, which ends it; or the first deletion that
+    /// failed, because it was refused or another process wrote the object: the others are made.
     pub async fn settle(
         &mut self,
         wanted: &BTreeMap<ServiceKey, Announces>,
@@ -124,10 +124,11 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
             (self.name(key), (key, status, announces))
         });
         let named: BTreeMap<_, _> = named.collect();
+        let mut outcome = Ok(());
         for (name, (version, _)) in &written {
             if !named.contains_key(name) {
                 let object = self.object(name, None);
-                self.reporter.delete_own(&object, version).await?;
+                outcome = outcome.and(self.reporter.delete_own(&object, version).await);
             }
         }
         for (name, (service, status, announces)) in named {
@@ -135,18 +136,21 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
             if there.is_some_and(|(_, said)| *said == status) {
                 continue;
             }
-            let object = self.object(&name, Some(&status));
-            self.reporter.write_own(&object, &status.status()).await?;
+            // Even if the answer is lost: the object may be there, and is no news then.
             if there.is_none() && announces.took_over {
                 self.taken.insert(service.clone());
             }
+            let object = self.object(&name, Some(&status));
+            self.reporter.write_own(&object, &status.status()).await?;
         }
-        while let Some(service) = self.taken.first() {
-            let (kind, others) = (self.kind(), self.of_others(service));
-            self.reporter.delete_matching(&kind, &others).await?;
-            self.taken.pop_first();
+        for service in self.taken.clone() {
+            let (kind, others) = (self.kind(), self.of_others(&service));
+            match self.reporter.delete_matching(&kind, &others).await {
+                Ok(()) => drop(self.taken.remove(&service)),
+                failed => outcome = outcome.and(failed),
+            }
         }
-        Ok(())
+        outcome
     }
 
     async fn read(&self) -> Result<BTreeMap<String, (Version, S)>, ReportError> {
