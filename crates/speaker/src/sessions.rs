@@ -148,9 +148,10 @@ impl Sessions {
     }
 
     /// Returns whether it may still become known what routers are to be sent. A node that serves
-    /// addresses itself sends them nothing before its listeners are open.
-    pub fn is_beginning(&self, now: Instant) -> bool {
-        settling::is_beginning(&self.shown.borrow(), self.started, now)
+    /// addresses itself sends them nothing before its listeners are open. `since`: when the cluster
+    /// was known.
+    pub fn is_beginning(&self, since: Instant, now: Instant) -> bool {
+        settling::is_beginning(&self.shown.borrow(), since, now)
     }
 
     /// Returns what is known of BFD; `None`: no router is watched so.

@@ -1,6 +1,6 @@
 //! The admin endpoint's view of a speaker.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -35,6 +35,8 @@ pub struct SpeakerApi {
     data_plane: Option<ServedView>,
     sessions: Arc<Sessions>,
     questions: Questions,
+    /// When a probe first saw that the cluster is known.
+    known_since: OnceLock<Instant>,
 }
 
 /// What a node serves itself.
@@ -69,6 +71,7 @@ impl SpeakerApi {
             data_plane: None,
             sessions,
             questions: outputs.questions.clone(),
+            known_since: OnceLock::new(),
         }
     }
 
@@ -151,8 +154,13 @@ impl landfall_web::Instance for SpeakerApi {
 
     fn readiness(&self) -> Readiness {
         let now = Instant::now();
-        let is_beginning = self.sessions.is_beginning(now);
-        readiness(&self.view.borrow(), is_beginning, &self.sessions.unmet(now))
+        let view = self.view.borrow();
+        let since = match view.is_ready {
+            true => *self.known_since.get_or_init(|| now),
+            false => now,
+        };
+        let is_beginning = self.sessions.is_beginning(since, now);
+        readiness(&view, is_beginning, &self.sessions.unmet(now))
     }
 
     async fn service(&self, key: &ServiceKey) -> Option<ServiceView> {

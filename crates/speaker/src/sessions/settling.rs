@@ -13,9 +13,10 @@ use super::Shown;
 /// went away back in after a minute only.
 const LONGEST: Duration = Duration::from_secs(90);
 
-/// Returns whether it is not known yet what routers are to be sent, and may be soon.
-pub(super) fn is_beginning(shown: &Shown, started: Instant, now: Instant) -> bool {
-    shown.begun.is_none() && now.saturating_duration_since(started) < LONGEST
+/// Returns whether it is not known yet what routers are to be sent, and may be soon. `since`: when
+/// the cluster was known.
+pub(super) fn is_beginning(shown: &Shown, since: Instant, now: Instant) -> bool {
+    shown.begun.is_none() && now.saturating_duration_since(since) < LONGEST
 }
 
 /// Returns the routers that are to be sent routes and with which there was no session yet.
