@@ -246,7 +246,7 @@ async fn run_group_with(
         }
     };
     let ended = tokio::select! {
-        status = ended => Ok(status?),
+        status = ended => status.map_err(anyhow::Error::from),
         () = tokio::time::sleep(deadline) => Err(anyhow!(
             "timed out after {}: ended with all its children",
             human(deadline)

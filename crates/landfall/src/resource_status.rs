@@ -30,8 +30,12 @@ use crate::backend::Backend;
 /// The time from one report of what has changed to the next.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The time after which what could not be read or written is attempted again without a change.
+/// The time after which what could not be read or written is attempted again without a change. It
+/// doubles with each attempt.
 const RETRY: Duration = Duration::from_secs(30);
+
+/// The longest such time.
+const LONGEST_RETRY: Duration = Duration::from_mins(10);
 
 /// The condition that says whether an object is used as it is written.
 const ACCEPTED: &str = "landfall.dev/Accepted";
@@ -64,11 +68,12 @@ pub async fn follow(
 ) {
     let mut changes = handle.store.changes();
     let mut reported = None;
-    let mut is_complete = true;
-    while is_due(&mut changes, is_complete).await {
+    // How long the next attempt waits, where the last one failed.
+    let mut retry = None;
+    while is_due(&mut changes, retry).await {
         tokio::time::sleep(PAUSE).await;
         changes.mark_unchanged();
-        is_complete = true;
+        let later = Some(after(retry.take()));
         if !handle.store.read(Snapshot::serving) {
             // Another replica may report meanwhile.
             reported = None;
@@ -85,7 +90,7 @@ pub async fn follow(
             reported = read(&reports, &resources).await;
         }
         let Some(reported) = &mut reported else {
-            is_complete = false;
+            retry = later;
             continue;
         };
         let usage = usage(&world, &handle.providers);
@@ -100,20 +105,25 @@ pub async fn follow(
                 Ok(()) => reported.wrote(&row, status),
                 Err(error) => {
                     tracing::debug!(resource = %row, %error, "a status was not written");
-                    is_complete = false;
+                    retry = later;
                 }
             }
         }
     }
 }
 
+/// Returns the time to the next attempt after one that failed, of the time to that one.
+fn after(retry: Option<Duration>) -> Duration {
+    retry.map_or(RETRY, |retry| (retry * 2).min(LONGEST_RETRY))
+}
+
 /// Waits for a change, and where the last report is not complete no longer than for the next
 /// attempt. Returns false once nothing changes any more.
-async fn is_due(changes: &mut watch::Receiver<u64>, is_complete: bool) -> bool {
-    if is_complete {
+async fn is_due(changes: &mut watch::Receiver<u64>, retry: Option<Duration>) -> bool {
+    let Some(retry) = retry else {
         return changes.changed().await.is_ok();
-    }
-    match tokio::time::timeout(RETRY, changes.changed()).await {
+    };
+    match tokio::time::timeout(retry, changes.changed()).await {
         Ok(outcome) => outcome.is_ok(),
         Err(_) => true,
     }

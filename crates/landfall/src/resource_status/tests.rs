@@ -238,17 +238,20 @@ fn addresses_that_cool_down_are_on_record_with_the_usage_of_their_pool() {
 async fn what_could_not_be_written_is_attempted_again_without_a_change() {
     let (sender, mut changes) = watch::channel(0_u64);
     let began = tokio::time::Instant::now();
-    assert!(is_due(&mut changes, false).await);
+    assert!(is_due(&mut changes, Some(after(None))).await);
     assert_eq!(began.elapsed(), RETRY);
     // Otherwise only a change is a reason, and it is one at once.
-    let waits = tokio::time::timeout(RETRY * 100, is_due(&mut changes, true)).await;
+    let waits = tokio::time::timeout(RETRY * 100, is_due(&mut changes, None)).await;
     assert!(waits.is_err());
     sender.send_replace(1);
     let began = tokio::time::Instant::now();
-    assert!(is_due(&mut changes, true).await);
+    assert!(is_due(&mut changes, None).await);
     sender.send_replace(2);
-    assert!(is_due(&mut changes, false).await);
+    assert!(is_due(&mut changes, Some(RETRY)).await);
     assert_eq!(began.elapsed(), Duration::ZERO);
     drop(sender);
-    assert!(!is_due(&mut changes, false).await);
+    assert!(!is_due(&mut changes, Some(RETRY)).await);
+    // What is refused for ever is asked for less and less often.
+    assert_eq!(after(Some(RETRY)), RETRY * 2);
+    assert_eq!(after(Some(LONGEST_RETRY)), LONGEST_RETRY);
 }

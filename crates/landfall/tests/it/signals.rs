@@ -119,8 +119,7 @@ async fn a_start_that_waits_for_its_input_can_be_stopped() -> io::Result<()> {
     command.stdin(input).stderr(writer);
     let child = command.spawn()?;
     let pid = rustix::process::Pid::from_child(&child);
-    // Until it is watched for, the signal ends it by itself. At the very moment at which it is, it
-    // counts.
+    // Until it is watched for, the signal ends it by itself.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -128,7 +127,7 @@ async fn a_start_that_waits_for_its_input_can_be_stopped() -> io::Result<()> {
         mask & (1 << (15 - 1)) != 0
     };
     while !caught() {
-        tokio::task::yield_now().await;
+        tokio::time::sleep(LOOK).await;
     }
     rustix::process::kill_process(pid, Signal::TERM)?;
     let status = ended(child).await?;
