@@ -69,7 +69,7 @@ struct Rotation {
     /// It seals.
     first: Key,
     known: Vec<Known>,
-    /// The last look at the file.
+    /// When the file was read last.
     looked: Instant,
 }
 
@@ -173,7 +173,7 @@ mod tests {
             let now = began + SECOND * second;
             let file = |delay: u32| if second < 100 + delay { "a" } else { "b" };
             for ((node, used), delay) in nodes.iter_mut().zip(&mut used).zip(delays) {
-                // They do not look at the same time.
+                // They do not read at the same time.
                 if (second + delay / 20) % 10 == 0 {
                     *used = node.keys(&keys(file(delay)), now);
                 }
