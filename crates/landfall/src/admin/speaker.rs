@@ -155,9 +155,10 @@ impl landfall_web::Instance for SpeakerApi {
     fn readiness(&self) -> Readiness {
         let now = Instant::now();
         let view = self.view.borrow();
-        let since = match view.is_ready {
-            true => *self.known_since.get_or_init(|| now),
-            false => now,
+        let since = if view.is_ready {
+            *self.known_since.get_or_init(|| now)
+        } else {
+            now
         };
         let is_beginning = self.sessions.is_beginning(since, now);
         readiness(&view, is_beginning, &self.sessions.unmet(now))

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::bed::{Bed, DEADLINE, LOOK};
 use crate::network::inside;
 use crate::speakers::{
-    ADDRESS, Client, Host, Node, bed, index, prepare, read, sh, until_announced,
+    ADDRESS, Client, Host, Node, bed, index, prepare, read, sh, until_announced, until_taking_part,
 };
 use crate::traffic::Backend;
 
@@ -32,7 +32,8 @@ impl Scene {
         prepare(&bed, "landfall.dev/lan", "Proxy").await;
         let backend = Backend::start("one", SocketAddr::from(([10, 77, 1, 1], 8000))).await;
         let nodes = (1..=3).map(|number| Node::start(&bed, number, Some(CONFIG)));
-        let nodes = nodes.collect();
+        let nodes: Vec<Node> = nodes.collect();
+        until_taking_part(&nodes, &[0; 3]).await;
         let client = Client::start(&bed);
         Self {
             bed,

@@ -388,6 +388,23 @@ async fn announcers(bed: &Bed) -> BTreeSet<String> {
     nodes.map(str::to_owned).collect()
 }
 
+/// How often the process of a node began to take part in announcing addresses.
+fn starts(node: &Node) -> usize {
+    read(&node.log).matches("takes part in announcing").count()
+}
+
+/// Waits until each node takes part once more than `before`: one that does not know the cluster yet
+/// takes nothing over.
+pub async fn until_taking_part(nodes: &[Node], before: &[usize]) {
+    let began = Instant::now();
+    for (node, before) in nodes.iter().zip(before) {
+        while starts(node) == *before {
+            assert!(began.elapsed() < DEADLINE, "{}", read(&node.log));
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
 pub async fn until_announced(bed: &Bed, met: impl Fn(&BTreeSet<String>) -> bool) -> String {
     let began = Instant::now();
     loop {
@@ -508,6 +525,7 @@ async fn as_root_another_speaker_answers_when_the_owner_of_an_address_is_gone() 
         .map(|number| Node::start(&bed, number, None))
         .collect();
     let mut client = Client::start(&bed);
+    until_taking_part(&nodes, &[0; 3]).await;
     let owner = until_announced(&bed, |nodes| nodes.len() == 1).await;
     client.ask_on();
     client.more(10).await;
@@ -627,19 +645,13 @@ subjects: [{kind: ServiceAccount, name: landfall-speaker, namespace: landfall-sy
 async fn fail_over_by_leases(bed: &Bed, nodes: &mut [Node], owner: &str) {
     bed.kubectl().apply(LEASES).await.unwrap();
     let more = ["--membership=lease", "--lease-duration=4"];
-    let starts = |node: &Node| read(&node.log).matches("takes part in announcing").count();
     let mut before = Vec::new();
     for (place, node) in nodes.iter_mut().enumerate() {
         node.speaker.kill();
         before.push(starts(node));
         node.speaker = Node::speak_with(bed, &node.host, place + 1, None, &more);
     }
-    let began = Instant::now();
-    while let Some(place) = (0..nodes.len()).find(|place| starts(&nodes[*place]) == before[*place])
-    {
-        assert!(began.elapsed() < DEADLINE, "{}", read(&nodes[place].log));
-        tokio::time::sleep(LOOK).await;
-    }
+    until_taking_part(nodes, &before).await;
     until_announced(bed, |nodes| nodes.len() == 1 && nodes.contains(owner)).await;
     nodes[index(owner)].speaker.kill();
     let began = Instant::now();
