@@ -111,15 +111,8 @@ impl Lab {
     async fn run_reported(&self, intent: Intent, reporting: EventState) -> ReconcileEnd {
         let outside = self.outside();
         let job = Job {
-            row: Some(Arc::new(row(&outside))),
-            intent: Some(intent),
-            errors: Vec::new(),
-            status: outside.status,
-            last_failure: None,
             reporting,
-            progress: Progress::default(),
-            releases_finalizer: true,
-            persisted: Persisted::default(),
+            ..job(&outside, intent)
         };
         self.run_job(job).await
     }
@@ -321,6 +314,21 @@ fn ingress() -> Vec<IngressAddress> {
         ip,
         ..IngressAddress::default()
     }]
+}
+
+/// The job of a Service that is to become this, of which nothing is known but what is outside.
+fn job(outside: &Outside, intent: Intent) -> Job {
+    Job {
+        row: Some(Arc::new(row(outside))),
+        intent: Some(intent),
+        errors: Vec::new(),
+        status: outside.status.clone(),
+        last_failure: None,
+        reporting: EventState::default(),
+        progress: Progress::default(),
+        releases_finalizer: true,
+        persisted: Persisted::default(),
+    }
 }
 
 fn row(outside: &Outside) -> ServiceRow {
@@ -624,15 +632,8 @@ async fn a_failure_is_reported_once_however_often_it_is_tried() {
         ..Lab::over(outside.clone())
     };
     let job = Job {
-        row: Some(Arc::new(row(&outside))),
-        intent: Some(spec(&[80])),
-        errors: Vec::new(),
-        status: outside.status,
         last_failure: first.failure,
-        reporting: EventState::default(),
-        progress: Progress::default(),
-        releases_finalizer: true,
-        persisted: Persisted::default(),
+        ..job(&outside, spec(&[80]))
     };
     again.run_job(job).await;
     assert!(
@@ -700,15 +701,8 @@ async fn a_wait_is_never_a_plan_without_an_end_and_announces_only_a_creation() {
         for _ in 0..9 {
             let outside = lab.outside();
             let job = Job {
-                row: Some(Arc::new(row(&outside))),
-                intent: Some(spec(&[80])),
-                errors: Vec::new(),
-                status: outside.status,
-                last_failure: None,
-                reporting: EventState::default(),
                 progress,
-                releases_finalizer: true,
-                persisted: Persisted::default(),
+                ..job(&outside, spec(&[80]))
             };
             let end = lab.run_job(job).await;
             assert_eq!(end.outcome, Outcome::Busy(Duration::from_secs(5)));
@@ -743,15 +737,8 @@ async fn a_step_that_is_undone_again_and_again_beside_one_that_fails_is_stopped(
             ..Lab::over(outside.clone())
         };
         let job = Job {
-            row: Some(Arc::new(row(&outside))),
-            intent: Some(spec(&[79, 80, 81])),
-            errors: Vec::new(),
-            status: outside.status,
-            last_failure: None,
-            reporting: EventState::default(),
             progress,
-            releases_finalizer: true,
-            persisted: Persisted::default(),
+            ..job(&outside, spec(&[79, 80, 81]))
         };
         let end = lab.run_job(job).await;
         ends.push((end.outcome, lab.outside().ports.contains(&81)));
@@ -797,15 +784,9 @@ async fn an_invalid_spec_without_a_valid_one_before_keeps_the_published_address(
     let outside = lab.outside();
     let error = Reason::error(Code::InvalidAnnotation, "not a number");
     let job = Job {
-        row: Some(Arc::new(row(&outside))),
         intent: None,
         errors: vec![error],
-        status: outside.status,
-        last_failure: None,
-        reporting: EventState::default(),
-        progress: Progress::default(),
-        releases_finalizer: true,
-        persisted: Persisted::default(),
+        ..job(&outside, spec(&[]))
     };
     let end = lab.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Refused);
@@ -834,15 +815,8 @@ async fn a_stop_takes_no_address_out_of_the_status_and_carries_nothing_out() {
     }
     progress.end(&intent);
     let job = Job {
-        row: Some(Arc::new(row(&outside))),
-        intent: Some(intent),
-        errors: Vec::new(),
-        status: outside.status,
-        last_failure: None,
-        reporting: EventState::default(),
         progress,
-        releases_finalizer: true,
-        persisted: Persisted::default(),
+        ..job(&outside, intent)
     };
     let end = lab.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Stuck);
@@ -867,15 +841,8 @@ async fn a_claim_that_can_not_be_recorded_is_no_plan_without_an_end() {
         };
         let outside = lab.outside();
         let job = Job {
-            row: Some(Arc::new(row(&outside))),
-            intent: Some(spec(&[80])),
-            errors: Vec::new(),
-            status: outside.status,
-            last_failure: None,
-            reporting: EventState::default(),
             progress,
-            releases_finalizer: true,
-            persisted: Persisted::default(),
+            ..job(&outside, spec(&[80]))
         };
         let end = lab.run_job(job).await;
         assert_eq!(end.outcome, Outcome::Failed);
