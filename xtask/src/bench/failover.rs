@@ -46,6 +46,7 @@ Examples:
   cargo xtask bench failover
   cargo xtask bench failover --members 3,10 --crashes 20 --busy 1
   cargo xtask bench failover --bgp --metallb ~/.cache/landfall/metallb/v0.15.2
+  cargo xtask bench failover --bgp --drains 25
   cargo xtask bench failover --members 3 --metallb ~/.cache/landfall/metallb/v0.15.2";
 
 /// `bench failover`
