@@ -3,26 +3,28 @@
 mod settling;
 mod shown;
 mod wanted;
+mod watcher;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use landfall_bfd::driver::{Config as BfdConfig, Monitor, Snapshot};
-use landfall_bfd::table::{Event as BfdEvent, Path, Wanted as BfdWanted};
+use landfall_bfd::driver::{Monitor, Snapshot};
+use landfall_bfd::table::{Event as BfdEvent, Path};
 use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted, configured};
 use landfall_bgp::shared::Change;
 use landfall_bgp::status::State;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 use crate::decide::Announces;
 use crate::routing::Routing;
+use watcher::Watcher;
 
 pub use wanted::{Known, Passwords};
 
@@ -76,15 +78,12 @@ struct Task<R> {
     parts: Parts<R>,
     bgp: Bgp,
     statuses: watch::Receiver<Arc<Statuses>>,
-    monitor: Arc<Mutex<Option<Monitor>>>,
-    /// Of the monitor, once there is one.
-    events: Option<mpsc::Receiver<BfdEvent>>,
     stopping: watch::Receiver<bool>,
     routing: Arc<Routing>,
     /// When the first routing was taken.
     begun: Option<Instant>,
     watched: BTreeMap<Arc<str>, Path>,
-    bfd: BfdWanted,
+    bfd: Watcher,
     unusable: BTreeMap<Arc<str>, Reason>,
     problems: BTreeMap<Arc<str>, Reason>,
     shown: watch::Sender<Arc<Shown>>,
@@ -94,7 +93,8 @@ struct Task<R> {
 enum Woken {
     Wanted,
     Statuses,
-    Bfd(BfdEvent),
+    /// `None`: it is to be attempted again.
+    Bfd(Option<BfdEvent>),
     Stop,
 }
 
@@ -117,13 +117,11 @@ impl Sessions {
             parts,
             bgp,
             statuses: statuses.clone(),
-            monitor: Arc::clone(&monitor),
-            events: None,
             stopping: is_stopping,
             routing: Arc::default(),
             begun: None,
             watched: BTreeMap::new(),
-            bfd: BfdWanted::new(),
+            bfd: Watcher::new(Arc::clone(&monitor), Monitor::start),
             unusable: BTreeMap::new(),
             problems: BTreeMap::new(),
             shown,
@@ -201,18 +199,11 @@ impl Sessions {
 impl<R: OwnReport> Task<R> {
     async fn run(mut self, stop: CancellationToken) {
         loop {
-            let events = &mut self.events;
-            let of_bfd = async {
-                match events {
-                    Some(events) => events.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
             // All branches are cancel-safe. What ends a session comes first.
             let woken = tokio::select! {
                 biased;
                 () = stop.cancelled() => Woken::Stop,
-                Some(event) = of_bfd => Woken::Bfd(event),
+                event = self.bfd.next() => Woken::Bfd(event),
                 Ok(()) = self.stopping.changed() => Woken::Wanted,
                 Ok(()) = self.parts.routing.changed() => Woken::Wanted,
                 Ok(()) = self.parts.passwords.changed() => Woken::Wanted,
@@ -221,8 +212,8 @@ impl<R: OwnReport> Task<R> {
             match woken {
                 Woken::Stop => return,
                 Woken::Wanted => self.take_wanted().await,
-                Woken::Statuses => {}
-                Woken::Bfd(event) => self.take_bfd(&event).await,
+                Woken::Statuses | Woken::Bfd(None) => {}
+                Woken::Bfd(Some(event)) => self.take_bfd(&event).await,
             }
             self.watch_paths();
             self.report().await;
@@ -305,29 +296,20 @@ impl<R: OwnReport> Task<R> {
         let passwords = Arc::clone(&self.parts.passwords.borrow());
         let (wanted, watched) = wanted::paths(&self.routing, &statuses, &passwords);
         self.watched = watched;
-        if wanted == self.bfd || *self.stopping.borrow() {
-            return;
-        }
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        if monitor.is_none() {
-            match Monitor::start(BfdConfig::default()) {
-                Ok((started, events)) => {
-                    *monitor = Some(started);
-                    self.events = Some(events);
-                }
-                Err(error) => warn!(%error, "BFD does not run"),
-            }
-        }
-        if let Some(monitor) = &*monitor {
-            monitor.set(wanted.clone());
-            self.bfd = wanted;
+        if !*self.stopping.borrow() {
+            self.bfd.set(wanted, Instant::now().into());
         }
     }
 
     /// Reports what is wrong with sessions, once for each change.
     async fn report(&mut self) {
         let statuses = self.statuses.borrow().clone();
-        let problems = wanted::problems(&self.routing, &statuses, &self.unusable);
+        let mut problems = wanted::problems(&self.routing, &statuses, &self.unusable);
+        if let Some(cause) = self.bfd.problem() {
+            for name in self.watched.keys() {
+                add(&mut problems, name, unwatched(name, cause));
+            }
+        }
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
             if self.routing.peers.contains_key(configured(name)) {
@@ -397,6 +379,14 @@ fn add(problems: &mut BTreeMap<Arc<str>, Reason>, name: &Arc<str>, problem: Reas
         text.push_str("; ");
         text.push_str(&more);
     }
+}
+
+/// Returns the reason why a router is not watched by BFD.
+fn unwatched(name: &str, cause: &str) -> Reason {
+    let message = format!("BGPPeer {name}: BFD does not run on this node: {cause}");
+    let remedy = "free descriptors or threads on the node; until then only the hold time notices \
+                  that the router is lost";
+    Reason::warning(Code::Overloaded, message).remedy(remedy)
 }
 
 /// Returns an invalid-resource reason about a router.

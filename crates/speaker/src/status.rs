@@ -25,6 +25,11 @@ const GATHER: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
+/// After this time without a change the objects are read again: a person may have deleted one. The
+/// nodes of a cluster do so at different times.
+const SOONEST_REREAD: Duration = Duration::from_mins(8);
+const SPREAD: Duration = Duration::from_mins(4);
+
 /// The label with the node.
 pub(crate) const NODE: &str = "metallb.io/node";
 
@@ -84,11 +89,17 @@ impl<R: OwnReport, S: Said> Statuses<R, S> {
     }
 
     /// Writes what is desired until its sender is gone. `desired`: of what `known` is, worked out
-    /// once for all changes that are gathered.
+    /// once for all changes that are gathered. What another process deleted or changed meanwhile is
+    /// written again after a while.
     pub async fn run<T>(mut self, mut known: watch::Receiver<T>, desired: impl Fn(&T) -> Desired) {
         let mut retry = RETRY;
-        while known.changed().await.is_ok() {
-            tokio::time::sleep(GATHER).await;
+        loop {
+            let reread = SOONEST_REREAD + SPREAD.mul_f64(fastrand::f64());
+            match tokio::time::timeout(reread, known.changed()).await {
+                Ok(Ok(())) => tokio::time::sleep(GATHER).await,
+                Ok(Err(_)) => return,
+                Err(_) => {}
+            }
             loop {
                 let wanted = desired(&known.borrow_and_update());
                 let Some(wanted) = wanted else {

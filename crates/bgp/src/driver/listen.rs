@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Poll;
@@ -10,12 +11,13 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{Neighbor, Wanted, connect};
 use crate::peer::{Mode, Password, Peer, PeerAddress};
 
-/// From one attempt to listen to the next, where another program has the port.
+/// From one attempt to listen to the next, where another program has the port, and from one to
+/// accept a connection to the next, where none can be.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The sockets, of both families.
@@ -104,15 +106,24 @@ impl Listeners {
         }
     }
 
-    /// Waits for a connection.
+    /// Waits for a connection. Where none can be accepted, for want of descriptors for example, it
+    /// is attempted again after a while: the socket stays ready, and asking it at once would keep a
+    /// core busy and everything else on this thread waiting.
     pub async fn accept(&self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.accept_next().await {
+                Ok(accepted) => return accepted,
+                Err(error) => warn!(%error, "a router's connection was not accepted"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn accept_next(&self) -> io::Result<(TcpStream, SocketAddr)> {
         poll_fn(|cx| {
             for socket in &self.sockets {
-                while let Poll::Ready(accepted) = socket.poll_accept(cx) {
-                    match accepted {
-                        Ok(accepted) => return Poll::Ready(accepted),
-                        Err(error) => debug!(%error, "a connection was not accepted"),
-                    }
+                if let Poll::Ready(accepted) = socket.poll_accept(cx) {
+                    return Poll::Ready(accepted);
                 }
             }
             Poll::Pending
@@ -200,6 +211,30 @@ mod tests {
                 .map(|(name, it)| ((*name).into(), neighbor(it)))
                 .collect(),
             ..Wanted::default()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_gives_no_connection_is_asked_again_after_a_while_and_not_at_once() {
+        let socket = connect::listen(0, false).unwrap();
+        // From now on it is always ready, and always fails.
+        socket2::SockRef::from(&socket)
+            .shutdown(std::net::Shutdown::Both)
+            .unwrap();
+        let listeners = Listeners {
+            sockets: vec![socket],
+            ..Listeners::default()
+        };
+        assert!(listeners.accept_next().await.is_err());
+        let others = async {
+            for _ in 0..10 {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = listeners.accept() => panic!("there was no connection"),
+            () = others => {}
         }
     }
 

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use landfall_engine::report::{Event, Found, OwnKind, OwnObject, OwnReport, ReportError, Version};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
@@ -12,6 +13,7 @@ use landfall_testkit::node;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::routes::{service, speaker};
 use crate::support::{peer, resource};
@@ -353,4 +355,29 @@ async fn row_91_each_node_says_of_each_service_to_which_of_the_selected_routers_
     server.take_writes();
     settle(&mut nodes).await;
     assert_eq!(server.take_writes(), [] as [String; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_another_process_deleted_is_written_again_without_a_change() {
+    let server = Arc::new(Server::default());
+    let announces = Announces {
+        through: BTreeSet::from(["eth0".to_owned()]),
+        took_over: false,
+    };
+    let wanted = BTreeMap::from([(ServiceKey::new("default", "web"), announces)]);
+    let (change, known) = watch::channel(None);
+    let statuses: Statuses<_, ServiceL2Status> =
+        Statuses::new(Arc::clone(&server), "one", "metallb-system", None);
+    let running = tokio::spawn(statuses.run(known, Clone::clone));
+    change.send(Some(Arc::new(wanted))).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(server.take_writes(), ["write web"]);
+    server.objects.lock().unwrap().clear();
+    tokio::time::sleep(Duration::from_mins(13)).await;
+    assert_eq!(server.take_writes(), ["write web"]);
+    // What is as wanted is read, and not written.
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    assert_eq!(server.take_writes(), [""; 0]);
+    drop(change);
+    running.await.unwrap();
 }
