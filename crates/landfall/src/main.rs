@@ -19,6 +19,7 @@ mod last_known;
 mod lifetime;
 mod logging;
 mod manifests;
+mod panics;
 mod resource_status;
 mod routers;
 mod signals;
@@ -52,6 +53,8 @@ const WRONG_USAGE: u8 = 2;
 const BLOCKED: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    // Without them, what needs them says so.
+    let _ = landfall_sys::capabilities::raise();
     // One TLS provider for the whole process. It can only be set already, which is as good.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let command = Cli::read().command;

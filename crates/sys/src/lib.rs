@@ -10,6 +10,7 @@
 pub mod address;
 pub mod arrival;
 pub mod bgp;
+pub mod capabilities;
 pub mod clock;
 pub mod datagram;
 pub mod epoll;

@@ -29,4 +29,4 @@ pub mod token;
 
 pub use instance::{Heartbeat, Instance, PlanError, Readiness, similar};
 pub use options::Options;
-pub use server::serve;
+pub use server::{is_answering, serve};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use landfall_kube::{Connection, CustomResources, OwnReports, SourceConfig, Sources};
-use landfall_l2::driver::{Announcer, Config as AnnouncerConfig};
+use landfall_l2::driver::{Announcer, Config as AnnouncerConfig, Report};
 use landfall_l2::election::Rules;
 use landfall_l2::interfaces::{CONTAINER_NETWORKS, Exclusions};
 use landfall_membership::driver::{Config as MembershipConfig, Membership, View, Wanted};
@@ -26,6 +26,7 @@ use crate::assembly::{facts, watched};
 use crate::cli::{MembershipWay, SpeakerArgs};
 use crate::config;
 use crate::lifetime::Lifetime;
+use crate::panics;
 use crate::signals::Stop;
 
 mod health;
@@ -51,14 +52,10 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         .with_context(|| format!("opening the admin endpoint at {}", args.admin))?;
     let connection = connect(&args).await?;
 
+    let ended = panics::end_of_process();
     // Each ends by itself, in the order of a stop.
     let (members, announcing, others) = <(Lifetime, Lifetime, Lifetime)>::default();
-    let announcer = AnnouncerConfig {
-        exclusions: exclusions.clone(),
-        ..AnnouncerConfig::default()
-    };
-    let (announcer, reports) =
-        Announcer::start(announcer, &announcing.tasks, announcing.cancel.clone())?;
+    let (announcer, reports) = announce(&exclusions, &announcing)?;
     let mut decider = decider(&args)?;
     let mut prepared = None;
     if let Some(plane) = plane::of(&config, &args) {
@@ -91,7 +88,6 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let served = running.as_ref().map(|it| it.seen.view.clone());
     let speaker = speaker.beside(served).while_healthy(healthy);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
-    let ended = CancellationToken::new();
     tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
     let reporting = reporting::Reporting {
         connection,
@@ -118,6 +114,21 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     }
     others.end().await;
     outcome
+}
+
+/// Starts to announce: nothing yet.
+fn announce(
+    exclusions: &Exclusions,
+    lifetime: &Lifetime,
+) -> anyhow::Result<(Announcer, mpsc::Receiver<Report>)> {
+    let config = AnnouncerConfig {
+        exclusions: exclusions.clone(),
+        ..AnnouncerConfig::default()
+    };
+    Announcer::start(config, &lifetime.tasks, lifetime.cancel.clone()).context(
+        "starting to announce; if the program may not have the capability, the image has lost the \
+         attributes of its files (docs/bare-metal.md, Installing the speakers)",
+    )
 }
 
 fn own_reports(connection: &Connection, node: &str, lifetime: &Lifetime) -> Arc<OwnReports> {
@@ -153,12 +164,12 @@ fn web_options(args: SpeakerArgs) -> landfall_web::Options {
     }
 }
 
-/// Waits until a signal asks for a stop, or the loop has ended by itself.
+/// Waits until a signal asks for a stop, or the loop has ended by itself, or anything has panicked.
 async fn end_of(stop: &Stop, ended: &CancellationToken) -> anyhow::Result<()> {
     tokio::select! {
         () = stop.asked() => Ok(()),
         () = ended.cancelled() => Err(anyhow::anyhow!(
-            "the loop of the speaker ended unexpectedly; this is a bug, see the log"
+            "a part of the speaker ended unexpectedly; this is a bug, see the log"
         )),
     }
 }

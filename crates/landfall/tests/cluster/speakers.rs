@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -217,7 +218,8 @@ impl Node {
         }
     }
 
-    /// The speaker has the capability `NET_RAW`, and no other unless it serves addresses itself.
+    /// The speaker is started as its container is: not as root, with the capability `NET_RAW`, and
+    /// no other unless it serves addresses itself.
     pub fn speak(bed: &Bed, host: &Host, number: usize, config: Option<&str>) -> Running {
         Self::speak_with(bed, host, number, config, &[])
     }
@@ -235,7 +237,6 @@ impl Node {
         let name = format!("node-{number}");
         let log = bed.cluster.directory().join(format!("speaker-{name}.log"));
         let log = std::fs::File::options().create(true).append(true).open(log);
-        let program = landfall(bed.cluster.directory());
         let mut command = host.command("setpriv");
         let capabilities = if config.is_some() {
             "-all,+net_raw,+net_admin,+net_bind_service"
@@ -244,9 +245,9 @@ impl Node {
         };
         command
             .arg(format!("--bounding-set={capabilities}"))
-            .arg(format!("--inh-caps={capabilities}"))
-            .arg("--no-new-privs")
-            .arg(program.get_program())
+            .args(["--reuid=65532", "--regid=65532", "--clear-groups"])
+            .args(["--inh-caps=-all", "--no-new-privs"])
+            .arg(capable(bed))
             .args(["speaker", "--kubeconfig", text(&kubeconfig)])
             .args(["--node-name", &name])
             .args(["--node-address", &format!("10.78.0.{number}")])
@@ -262,6 +263,22 @@ impl Node {
         }
         Running::start(&mut command)
     }
+}
+
+/// A copy of the program as the image has it: its file permits capabilities.
+fn capable(bed: &Bed) -> PathBuf {
+    let directory = bed.cluster.directory();
+    let copy = directory.join("landfall-of-image");
+    if !copy.exists() {
+        std::fs::copy(landfall(directory).get_program(), &copy).unwrap();
+        let permitted = "cap_net_bind_service,cap_net_admin,cap_net_raw,cap_sys_nice+p";
+        let mut setcap = Command::new("setcap");
+        assert!(setcap.arg(permitted).arg(&copy).status().unwrap().success());
+        // Another user finds it, and what it is to read.
+        let passable = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(directory, passable).unwrap();
+    }
+    copy
 }
 
 /// A kubeconfig that works from nodes.

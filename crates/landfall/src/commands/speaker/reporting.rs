@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_engine::report::Owner;
-use landfall_kube::{Connection, OwnReports, own_pod};
+use landfall_kube::{ApiError, Connection, OwnReports, own_pod};
 use landfall_metallb::{ServiceBgpStatus, ServiceL2Status};
 use landfall_speaker::leftovers::Leftovers;
 use landfall_speaker::routing::Routing;
@@ -68,14 +68,51 @@ impl Reporting {
     }
 }
 
-/// The `DaemonSet` of the own Pod.
+/// The `DaemonSet` of the own Pod. `None`: there is none, or this process may not know it. What is
+/// written without an owner stays when the `DaemonSet` is deleted; that is better than no status.
 async fn owner(connection: &Connection) -> Option<Owner> {
     let pod = std::env::var("LANDFALL_POD_NAME").ok()?;
     loop {
         match own_pod::owner(connection, &pod).await {
             Ok(owner) => return owner,
+            Err(error) if is_final(&error) => {
+                tracing::warn!(%error, pod, "status objects get no owner");
+                return None;
+            }
             Err(error) => tracing::warn!(%error, pod, "the owner of this Pod is not known yet"),
         }
         tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+/// Returns whether asking again would give the same answer.
+fn is_final(error: &ApiError) -> bool {
+    matches!(
+        error,
+        ApiError::Denied { .. } | ApiError::Refused { code: 404, .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_right_to_read_its_pod_a_speaker_writes_its_status_all_the_same() {
+        let (what, message) = ("get pods".to_owned(), "no".to_owned());
+        assert!(is_final(&ApiError::Denied {
+            what: what.clone(),
+            message: message.clone()
+        }));
+        let refused = |code| ApiError::Refused {
+            what: what.clone(),
+            code,
+            reason: String::new(),
+            message: message.clone(),
+            retry_after: None,
+        };
+        assert!(is_final(&refused(404)));
+        assert!(!is_final(&refused(429)) && !is_final(&refused(503)));
+        assert!(!is_final(&ApiError::Timeout(Duration::from_secs(15))));
     }
 }
