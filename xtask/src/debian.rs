@@ -52,6 +52,10 @@ pub const FOR_TESTS: &[Need] = &[
         shown_by: &["ip"],
     },
     Need {
+        package: "libcap2-bin",
+        shown_by: &["setcap"],
+    },
+    Need {
         package: "nftables",
         shown_by: &["nft"],
     },

@@ -100,7 +100,10 @@ impl Contents {
                 digest(&unpacked) == *plain,
                 "the plain layer is not {plain}"
             );
-            tar::Archive::new(unpacked.as_slice()).unpack(root)?;
+            let mut layer = tar::Archive::new(unpacked.as_slice());
+            // Only root can set capabilities.
+            layer.set_unpack_xattrs(rustix::process::geteuid().is_root());
+            layer.unpack(root)?;
         }
         Ok(image.config)
     }

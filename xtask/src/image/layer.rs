@@ -23,14 +23,38 @@ pub const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 /// `/etc/ssl/certs`: that one has whatever else is trusted on this machine.
 pub const AUTHORITIES_OF_DEBIAN: &str = "/usr/share/ca-certificates/mozilla";
 
+/// What a program may be allowed by its container though its user is not root: `NET_RAW`, and what
+/// speakers need to serve and BFD to keep its intervals. Permitted and not effective, or the
+/// program would not start in a container that allows fewer (capabilities(7)).
+const CAPABILITIES: [u32; 4] = [NET_BIND_SERVICE, NET_ADMIN, NET_RAW, SYS_NICE];
+const NET_BIND_SERVICE: u32 = 10;
+const NET_ADMIN: u32 = 12;
+const NET_RAW: u32 = 13;
+const SYS_NICE: u32 = 23;
+
+/// The version of the attribute that has two words for each set: `VFS_CAP_REVISION_2`.
+const REVISION: u32 = 0x0200_0000;
+
+/// How archives name the extended attribute of a file that has its capabilities.
+const ATTRIBUTE: &str = "SCHILY.xattr.security.capability";
+
 /// What stands in a root folder: paths without a leading slash, folders with their files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Root(BTreeMap<String, Node>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Node {
-    Folder { mode: u32 },
-    File { mode: u32, content: Vec<u8> },
+    Folder {
+        mode: u32,
+    },
+    File {
+        mode: u32,
+        content: Vec<u8>,
+    },
+    /// May have [`CAPABILITIES`].
+    Program {
+        content: Vec<u8>,
+    },
 }
 
 /// A layer, packed.
@@ -49,7 +73,8 @@ impl Root {
     /// place for whatever mounts one there.
     pub fn new(program: Vec<u8>, authorities: Option<String>) -> Self {
         let mut root = Self::default();
-        root.file(PROGRAM, 0o755, program);
+        let program = Node::Program { content: program };
+        root.0.insert(PROGRAM.to_owned(), program);
         root.0
             .insert("tmp".to_owned(), Node::Folder { mode: 0o1777 });
         root.file(
@@ -92,7 +117,11 @@ impl Root {
             let (kind, mode, content) = match node {
                 Node::Folder { mode } => (EntryType::Directory, *mode, [].as_slice()),
                 Node::File { mode, content } => (EntryType::Regular, *mode, content.as_slice()),
+                Node::Program { content } => (EntryType::Regular, 0o755, content.as_slice()),
             };
+            if matches!(node, Node::Program { .. }) {
+                archive.append_pax_extensions([(ATTRIBUTE, capabilities().as_slice())])?;
+            }
             append(&mut archive, kind, path, mode, content)?;
         }
         let plain = archive.into_inner()?;
@@ -103,6 +132,13 @@ impl Root {
         let packed = gzip.finish()?;
         Ok(Layer { plain, packed })
     }
+}
+
+/// Returns the value of the attribute: `struct vfs_cap_data` in little endian.
+fn capabilities() -> Vec<u8> {
+    let permitted = CAPABILITIES.iter().fold(0, |set, bit| set | (1 << bit));
+    let words: [u32; 5] = [REVISION, permitted, 0, 0, 0];
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// Adds an entry of user 0 and time 0.
@@ -194,6 +230,32 @@ mod tests {
                 ("landfall".to_owned(), 0o755, 0, 0, 0, 7),
                 ("tmp".to_owned(), 0o1777, 0, 0, 0, 0),
             ]
+        );
+    }
+
+    #[test]
+    fn the_program_and_nothing_else_may_have_capabilities_which_are_not_effective_at_once() {
+        let layer = Root::new(b"program".to_vec(), None).pack().unwrap();
+        let mut archive = tar::Archive::new(layer.plain.as_slice());
+        let mut found = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let path = entry.path().unwrap().display().to_string();
+            if let Some(extensions) = entry.pax_extensions().unwrap() {
+                for extension in extensions.map(Result::unwrap) {
+                    let key = extension.key().unwrap().to_owned();
+                    found.push((path.clone(), key, extension.value_bytes().to_vec()));
+                }
+            }
+        }
+        // What `setcap cap_net_bind_service,cap_net_admin,cap_net_raw,cap_sys_nice+p` writes.
+        let value = [
+            0, 0, 0, 2, 0, 0x34, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ]
+        .to_vec();
+        assert_eq!(
+            found,
+            [("landfall".to_owned(), ATTRIBUTE.to_owned(), value)]
         );
     }
 

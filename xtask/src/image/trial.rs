@@ -12,7 +12,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use tokio::net::{TcpListener, UdpSocket};
@@ -33,6 +33,10 @@ const PORT: u16 = 9640;
 /// A lookup takes milliseconds, unless no server answers.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(20);
 const RUN_DEADLINE: Duration = Duration::from_mins(2);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The set of capabilities with `NET_RAW` and nothing else, as the kernel prints it.
+const NET_RAW_ALONE: &str = "0000000000002000";
 
 /// The network up, and the root read-only, as a pod's is. The demonstration, unlike a controller,
 /// keeps files.
@@ -100,6 +104,7 @@ impl Trial<'_> {
             version.trim() == format!("landfall {}", super::name::VERSION),
             "it says that it is {version:?}"
         );
+        self.may_have_capabilities().await?;
         self.resolves(LISTED, "/etc/hosts").await?;
         self.resolves(ASKED, "a name server").await?;
         let mut demo = self.landfall(&["demo", "--once"])?;
@@ -128,6 +133,49 @@ impl Trial<'_> {
             }
         }
         Ok(command)
+    }
+
+    /// Whether the program has the capability that a container allows it, and only that one, as the
+    /// user of the image and without new privileges: this is how engines start it.
+    async fn may_have_capabilities(&self) -> anyhow::Result<()> {
+        if !rustix::process::geteuid().is_root() || !names_other_users()? {
+            eprintln!("  its capabilities are not tried: this takes root, and other users");
+            return Ok(());
+        }
+        let [program] = self.start.entrypoint.as_slice() else {
+            bail!("the entrypoint is {:?}", self.start.entrypoint);
+        };
+        let (user, group) = self.start.user.split_once(':').context("no group")?;
+        let mut command = Command::new("setpriv");
+        command
+            .args([&format!("--reuid={user}"), &format!("--regid={group}")])
+            .args(["--clear-groups", "--no-new-privs", "--inh-caps=-all"])
+            .arg("--bounding-set=-all,+net_raw")
+            .arg(self.root.join(program.trim_start_matches('/')))
+            // It waits for its input.
+            .args(["check", "-f", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .kill_on_drop(true);
+        let mut child = command.spawn().context("starting setpriv")?;
+        let status = format!("/proc/{}/status", child.id().unwrap_or_default());
+        let begun = Instant::now();
+        let effective = loop {
+            let status = fs::read_to_string(&status)?;
+            let has = status.lines().find_map(|it| it.strip_prefix("CapEff:"));
+            let has = has.unwrap_or_default().trim().to_owned();
+            if has == NET_RAW_ALONE || begun.elapsed() > LOOKUP_DEADLINE {
+                break has;
+            }
+            tokio::time::sleep(LOOK).await;
+        };
+        child.kill().await?;
+        ensure!(
+            effective == NET_RAW_ALONE,
+            "allowed NET_RAW, the program has the capabilities {effective}"
+        );
+        eprintln!("  allowed NET_RAW, the program has it, and nothing else");
+        Ok(())
     }
 
     /// Whether a connection to a name arrives where the name leads.

@@ -75,6 +75,21 @@ fn speakers_may_read_certificates_only_where_they_serve() {
 }
 
 #[test]
+fn speakers_are_not_root_unless_it_is_asked_for() {
+    let of = |values: &[&str]| {
+        let objects = rendered("landfall", values).unwrap();
+        let context = &pod(&objects)["securityContext"];
+        (
+            context["runAsUser"].clone(),
+            context["runAsNonRoot"].clone(),
+        )
+    };
+    assert_eq!(of(&[ENABLED]), (65532.into(), true.into()));
+    let as_root = of(&[ENABLED, "speaker.asRoot=true"]);
+    assert_eq!(as_root, (0.into(), false.into()));
+}
+
+#[test]
 fn values_of_speakers_are_passed_on_and_wrong_ones_refused() {
     let values = [
         ENABLED,
