@@ -86,23 +86,30 @@ impl Stages {
         Ok(())
     }
 
-    /// A stage that runs tests. What libtest says of those that fail is passed on, and printed once
-    /// more at the end, where a log of thousands of lines that is cut still shows it.
+    /// A stage that runs two programs with tests at the same time, each to its end. What libtest
+    /// says of those that fail is passed on, and printed once more at the end, where a log of
+    /// thousands of lines that is cut still shows it.
     pub async fn run_tests(
         &mut self,
         name: &str,
         deadline: Duration,
-        command: &mut Command,
+        [one, other]: [&mut Command; 2],
     ) -> anyhow::Result<()> {
-        let line = command_line(command);
-        self.open(name, &line);
+        let lines = [command_line(one), command_line(other)];
+        self.open(name, &lines.join(" & "));
         let begun = Instant::now();
-        let mut failures = Failures::default();
-        let result = run_group_with(command.stdout(Stdio::piped()), deadline, &mut failures).await;
-        if result.is_err() {
-            eprintln!("{}", failures.text());
+        let [mut of_one, mut of_other] = <[Failures; 2]>::default();
+        let results: [_; 2] = tokio::join!(
+            run_group_with(one.stdout(Stdio::piped()), deadline, &mut of_one),
+            run_group_with(other.stdout(Stdio::piped()), deadline, &mut of_other),
+        )
+        .into();
+        if results.iter().any(Result::is_err) {
+            eprintln!("{}{}", of_one.text(), of_other.text());
         }
-        result.with_context(|| failed(name, begun, &line))?;
+        for (result, line) in results.into_iter().zip(&lines) {
+            result.with_context(|| failed(name, begun, line))?;
+        }
         self.close(name, begun);
         Ok(())
     }
@@ -358,6 +365,22 @@ mod tests {
         assert_eq!(error.to_string(), "it ended with exit status: 1");
         assert_eq!(failures.text(), "\n---- a, which failed ----\nwhy\n\n");
         assert!(begun.elapsed() < Duration::from_secs(25), "it waited");
+    }
+
+    #[test]
+    fn of_two_programs_with_tests_both_run_to_their_end_and_the_one_that_failed_is_named() {
+        let folder = std::env::temp_dir().join(format!("landfall-two-{}", std::process::id()));
+        let (mut quick, mark) = (shell("exit 5"), folder.display());
+        let mut slow = shell(&format!("sleep 0.3; mkdir {mark}"));
+        let error = block_on(async {
+            let both = [&mut quick, &mut slow];
+            let minute = Duration::from_mins(1);
+            Stages::new(1).run_tests("test", minute, both).await
+        })
+        .unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("repeat it by: sh -c 'exit 5'"), "{text}");
+        std::fs::remove_dir(&folder).expect("the other one ran to its end");
     }
 
     #[test]
