@@ -5,13 +5,12 @@
 //! started, and nothing else.
 
 use std::future::Future;
-use std::io::Write as _;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, stdout};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -46,10 +45,13 @@ impl std::error::Error for Interrupted {}
 
 /// Runs one command of ours to its end.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?
-        .block_on(work)
+        .build()?;
+    let outcome = runtime.block_on(work);
+    // A write to a reader that stalls is not waited for.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// The steps of one command, and what they took.
@@ -100,8 +102,13 @@ impl Stages {
         let begun = Instant::now();
         let [mut of_one, mut of_other] = <[Failures; 2]>::default();
         let results: [_; 2] = tokio::join!(
-            run_group_with(one.stdout(Stdio::piped()), deadline, &mut of_one),
-            run_group_with(other.stdout(Stdio::piped()), deadline, &mut of_other),
+            run_group_with(one.stdout(Stdio::piped()), deadline, &mut of_one, stdout()),
+            run_group_with(
+                other.stdout(Stdio::piped()),
+                deadline,
+                &mut of_other,
+                stdout()
+            ),
         )
         .into();
         if results.iter().any(Result::is_err) {
@@ -223,15 +230,16 @@ pub fn human(time: Duration) -> String {
 
 /// Runs a program in a group of its own until it ends, the deadline passes or a signal comes.
 pub async fn run_group(command: &mut Command, deadline: Duration) -> anyhow::Result<()> {
-    run_group_with(command, deadline, &mut Failures::default()).await
+    run_group_with(command, deadline, &mut Failures::default(), stdout()).await
 }
 
-/// As [`run_group`]; lines of a standard output that is a pipe are passed on, and shown to
+/// As [`run_group`]; lines of a standard output that is a pipe are passed on to `out`, and shown to
 /// `failures`.
 async fn run_group_with(
     command: &mut Command,
     deadline: Duration,
     failures: &mut Failures,
+    out: impl AsyncWrite + Unpin,
 ) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -239,7 +247,7 @@ async fn run_group_with(
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let lines = child.stdout.take();
     let ended = async {
-        let mut passed = std::pin::pin!(pass_on(lines, failures));
+        let mut passed = std::pin::pin!(pass_on(lines, failures, out));
         tokio::select! {
             status = child.wait() => {
                 // What a process that goes on inherited stays open: its lines are not waited for.
@@ -270,17 +278,20 @@ async fn run_group_with(
     }
 }
 
-/// Writes lines to our standard output until there are no more.
-async fn pass_on(lines: Option<ChildStdout>, failures: &mut Failures) -> std::io::Result<()> {
+/// Writes lines until there are no more. A reader that stalls does not keep a deadline from passing.
+async fn pass_on(
+    lines: Option<ChildStdout>,
+    failures: &mut Failures,
+    mut out: impl AsyncWrite + Unpin,
+) -> std::io::Result<()> {
     let Some(lines) = lines else { return Ok(()) };
     let mut lines = BufReader::new(lines).split(b'\n');
-    let mut out = std::io::stdout();
     while let Some(mut line) = lines.next_segment().await? {
         line.push(b'\n');
-        out.write_all(&line)?;
+        out.write_all(&line).await?;
         failures.line(String::from_utf8_lossy(&line).trim_end_matches('\n'));
     }
-    out.flush()
+    out.flush().await
 }
 
 fn validate(status: ExitStatus) -> anyhow::Result<()> {
@@ -360,6 +371,7 @@ mod tests {
             shell(printed).stdout(Stdio::piped()),
             Duration::from_mins(1),
             &mut failures,
+            stdout(),
         ))
         .unwrap_err();
         assert_eq!(error.to_string(), "it ended with exit status: 1");
@@ -385,15 +397,28 @@ mod tests {
 
     #[test]
     fn a_program_goes_on_after_the_end_of_its_output_or_without_one() {
-        for stdout in [Stdio::piped(), Stdio::null()] {
+        for piped in [Stdio::piped(), Stdio::null()] {
             let error = block_on(run_group_with(
-                shell("exec >&-; sleep 0.3; exit 4").stdout(stdout),
+                shell("exec >&-; sleep 0.3; exit 4").stdout(piped),
                 Duration::from_mins(1),
                 &mut Failures::default(),
+                stdout(),
             ))
             .unwrap_err();
             assert_eq!(error.to_string(), "it ended with exit status: 4");
         }
+    }
+
+    #[test]
+    fn a_reader_that_stalls_does_not_stop_the_deadline() {
+        let error = block_on(async {
+            let (out, _not_read) = tokio::io::duplex(1);
+            let command = &mut shell("echo more than fits; sleep 600");
+            let (piped, soon) = (command.stdout(Stdio::piped()), Duration::from_millis(100));
+            run_group_with(piped, soon, &mut Failures::default(), out).await
+        })
+        .unwrap_err();
+        assert!(error.to_string().starts_with("timed out"), "{error:#}");
     }
 
     #[test]
