@@ -1,6 +1,7 @@
 //! Names of fields: how they are written, on which lines they stand, and which are mistyped.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use landfall_model::dialect::closest;
 use landfall_model::reason::{Code, Reason};
@@ -148,14 +149,33 @@ pub(super) const METADATA_ONLY: Known = &[METADATA];
 
 /// The path of an entry: `spec.ports`, `metadata.annotations[KEY]`.
 pub(super) fn join(parent: &str, key: &str) -> String {
-    if parent.is_empty() {
-        return key.to_owned();
-    }
-    if is_free(parent) {
-        format!("{parent}[{key}]")
+    let mut path = parent.to_owned();
+    enter(&mut path, key);
+    path
+}
+
+/// Makes a path that of an entry of what it names. Returns how long it was before.
+fn enter(path: &mut String, key: &str) -> usize {
+    let before = path.len();
+    if before == 0 {
+        path.push_str(key);
+    } else if is_free(path) {
+        path.push('[');
+        path.push_str(key);
+        path.push(']');
     } else {
-        format!("{parent}.{key}")
+        path.push('.');
+        path.push_str(key);
     }
+    before
+}
+
+/// Makes a path that of an item of the list that it names. Returns how long it was before.
+fn enter_item(path: &mut String, index: usize) -> usize {
+    let before = path.len();
+    // Writing into a text can't fail.
+    let _ = write!(path, "[{index}]");
+    before
 }
 
 fn is_free(path: &str) -> bool {
@@ -165,31 +185,35 @@ fn is_free(path: &str) -> bool {
 
 /// The line of every field of an object.
 pub(super) fn lines(object: &Node) -> BTreeMap<String, u32> {
-    let mut lines = BTreeMap::new();
-    collect(object, "", &mut lines);
-    lines
+    let mut lines = Vec::new();
+    collect(object, &mut String::new(), &mut lines);
+    // Of two fields with one path the last one counts.
+    lines.into_iter().collect()
 }
 
-fn collect(node: &Node, path: &str, lines: &mut BTreeMap<String, u32>) {
+/// Adds the lines below a node; `path` is as before afterwards.
+fn collect(node: &Node, path: &mut String, lines: &mut Vec<(String, u32)>) {
     match &node.value {
         Value::Scalar { .. } => {}
         Value::Map(entries) => {
             for entry in entries {
-                let path = join(path, &entry.key);
-                lines.insert(path.clone(), entry.line);
+                let before = enter(path, &entry.key);
+                lines.push((path.clone(), entry.line));
                 if path != UNREAD {
-                    collect(&entry.value, &path, lines);
+                    collect(&entry.value, path, lines);
                 }
+                path.truncate(before);
             }
         }
         Value::List(items) => {
-            let flat = FLAT_LISTS.contains(&path);
+            let flat = FLAT_LISTS.contains(&path.as_str());
             for (index, item) in items.iter().enumerate() {
-                let path = format!("{path}[{index}]");
-                lines.insert(path.clone(), item.line);
+                let before = enter_item(path, index);
+                lines.push((path.clone(), item.line));
                 if !flat {
-                    collect(item, &path, lines);
+                    collect(item, path, lines);
                 }
+                path.truncate(before);
             }
         }
     }
@@ -197,41 +221,64 @@ fn collect(node: &Node, path: &str, lines: &mut BTreeMap<String, u32>) {
 
 /// Fields that Kubernetes does not know, which it would refuse (kubectl, by default) or drop.
 pub(super) fn unknown(object: &Node, known: Known) -> Vec<Reason> {
-    let mut reasons = Vec::new();
-    look_for_unknown(object, "", "", known, &mut reasons);
-    reasons
+    let mut search = Search {
+        known,
+        path: String::new(),
+        pattern: String::new(),
+        reasons: Vec::new(),
+    };
+    search.look_into(object);
+    search.reasons
 }
 
-/// `pattern` is `path` with every index left out of its brackets.
-fn look_for_unknown(
-    node: &Node,
-    path: &str,
-    pattern: &str,
+/// A search for unknown fields, and where it has come to.
+struct Search {
     known: Known,
-    reasons: &mut Vec<Reason>,
-) {
-    match &node.value {
-        Value::Scalar { .. } => {}
-        Value::List(items) => {
-            let pattern = format!("{pattern}[]");
-            if knows_below(known, &pattern) {
-                for (index, item) in items.iter().enumerate() {
-                    look_for_unknown(item, &format!("{path}[{index}]"), &pattern, known, reasons);
+    path: String,
+    /// `path` with every index left out of its brackets.
+    pattern: String,
+    reasons: Vec<Reason>,
+}
+
+// === impl Search ===
+
+impl Search {
+    /// Looks below a node; path and pattern are as before afterwards.
+    fn look_into(&mut self, node: &Node) {
+        match &node.value {
+            Value::Scalar { .. } => {}
+            Value::List(items) => {
+                let before = self.pattern.len();
+                self.pattern.push_str("[]");
+                if knows_below(self.known, &self.pattern) {
+                    for (index, item) in items.iter().enumerate() {
+                        let before = enter_item(&mut self.path, index);
+                        self.look_into(item);
+                        self.path.truncate(before);
+                    }
                 }
+                self.pattern.truncate(before);
             }
-        }
-        Value::Map(entries) => {
-            let fields = known.iter().find(|(place, _)| *place == pattern);
-            for Entry { key, value, .. } in entries {
-                if let Some((_, fields)) = fields
-                    && !fields.contains(&key.as_str())
-                {
-                    reasons.push(unknown_field(&join(path, key), key, fields));
-                    continue;
-                }
-                let pattern = join(pattern, key);
-                if knows_below(known, &pattern) {
-                    look_for_unknown(value, &join(path, key), &pattern, known, reasons);
+            Value::Map(entries) => {
+                let place = self.known.iter().find(|(place, _)| *place == self.pattern);
+                for Entry { key, value, .. } in entries {
+                    if let Some((_, fields)) = place
+                        && !fields.contains(&key.as_str())
+                    {
+                        let path = join(&self.path, key);
+                        self.reasons.push(unknown_field(&path, key, fields));
+                        continue;
+                    }
+                    if matches!(value.value, Value::Scalar { .. }) {
+                        continue;
+                    }
+                    let of_pattern = enter(&mut self.pattern, key);
+                    if knows_below(self.known, &self.pattern) {
+                        let of_path = enter(&mut self.path, key);
+                        self.look_into(value);
+                        self.path.truncate(of_path);
+                    }
+                    self.pattern.truncate(of_pattern);
                 }
             }
         }

@@ -18,6 +18,9 @@ const ALIAS_LIMIT: usize = 100_000;
 /// long before the limit on their size.
 const NODE_LIMIT: usize = 2_000_000;
 
+/// The keys of a map of so many entries are found fastest by comparing all.
+const SMALL: usize = 16;
+
 /// A value and the line on which it begins. No `Debug`: it may hold a Secret.
 pub(super) struct Node {
     /// Counted from 1.
@@ -87,7 +90,8 @@ enum Items {
     List(Vec<Rc<Node>>),
     Map {
         entries: Vec<Entry>,
-        lines: HashMap<String, u32>,
+        /// Where keys stand that are looked up: of a map that is large.
+        places: HashMap<String, usize>,
         merges: Vec<Rc<Node>>,
         key: Option<Key>,
     },
@@ -177,7 +181,7 @@ impl Builder {
                 anchor,
                 Items::Map {
                     entries: Vec::new(),
-                    lines: HashMap::new(),
+                    places: HashMap::new(),
                     merges: Vec::new(),
                     key: None,
                 },
@@ -223,11 +227,11 @@ impl Builder {
             }
             Items::Map {
                 mut entries,
-                lines,
+                places,
                 merges,
                 ..
             } => {
-                merge(&mut entries, &lines, &merges)?;
+                merge(&mut entries, &places, &merges)?;
                 let weight = weigh(entries.iter().map(|entry| &entry.value));
                 let depth = Node::depth_around(entries.iter().map(|entry| entry.value.depth));
                 (Value::Map(entries), weight, depth)
@@ -283,27 +287,29 @@ impl Builder {
             } => *key = Some(Key::of(&node)?),
             Items::Map {
                 entries,
-                lines,
+                places,
                 merges,
                 key,
             } => {
                 let Some(key) = key.take() else {
                     return Ok(());
                 };
+                let line = key.line;
                 if key.merge {
                     merges.push(node);
-                } else if let Some(first) = lines.get(&key.text) {
+                } else if let Some(first) = known(entries, places, &key.text) {
+                    let (first, key) = (first.line, shown(&key.text));
                     self.flaws.push(Flaw {
-                        line: key.line,
-                        message: format!("the key {} is already on line {first}", shown(&key.text)),
+                        line,
+                        message: format!("the key {key} is already on line {first}"),
                     });
                 } else {
-                    lines.insert(key.text.clone(), key.line);
                     entries.push(Entry {
                         key: key.text,
-                        line: key.line,
+                        line,
                         value: node,
                     });
+                    note_places(entries, places);
                 }
             }
         }
@@ -329,12 +335,36 @@ impl Key {
     }
 }
 
+/// Returns an entry of a map that is not finished.
+fn known<'a>(
+    entries: &'a [Entry],
+    places: &HashMap<String, usize>,
+    key: &str,
+) -> Option<&'a Entry> {
+    if places.is_empty() {
+        return entries.iter().find(|entry| entry.key == key);
+    }
+    entries.get(*places.get(key)?)
+}
+
+/// Notes the place of the last entry, and of all once they are many.
+fn note_places(entries: &[Entry], places: &mut HashMap<String, usize>) {
+    let from = match (entries.len(), places.is_empty()) {
+        (0..=SMALL, _) => return,
+        (_, true) => 0,
+        (count, false) => count - 1,
+    };
+    let new = entries.iter().enumerate().skip(from);
+    places.extend(new.map(|(place, entry)| (entry.key.clone(), place)));
+}
+
 /// Adds the entries of merged maps (`<<`) that the map does not have itself; earlier ones go first.
 fn merge(
     entries: &mut Vec<Entry>,
-    lines: &HashMap<String, u32>,
+    places: &HashMap<String, usize>,
     merges: &[Rc<Node>],
 ) -> Result<(), Flaw> {
+    let count = entries.len();
     let mut present = HashSet::new();
     for source in merges {
         let maps = match &source.value {
@@ -349,8 +379,9 @@ fn merge(
                 });
             };
             for entry in additions {
-                let own = lines.contains_key(&entry.key);
-                if !own && present.insert(entry.key.clone()) {
+                let own = entries.get(..count).unwrap_or_default();
+                let is_own = known(own, places, &entry.key).is_some();
+                if !is_own && present.insert(entry.key.clone()) {
                     entries.push(Entry {
                         key: entry.key.clone(),
                         line: entry.line,

@@ -341,6 +341,30 @@ fn a_key_that_stands_twice_spoils_its_object_and_names_both_lines() {
 }
 
 #[test]
+fn of_many_keys_each_counts_once_whether_it_is_early_or_late_or_merged() {
+    let keys = |last| (0..=last).map(|number| format!("    key-{number}: 'own'\n"));
+    for (last, again) in [(3, 0), (15, 15), (16, 0), (17, 16), (40, 5), (40, 40)] {
+        let known: String = keys(last).collect();
+        let text = format!(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n\
+             {known}    key-{again}: 'again'\nspec:\n  ports: [{{port: 80}}]\n"
+        );
+        let (first, line) = (6 + again, 6 + last + 1);
+        let expected = format!(
+            "web.yaml:{line}: the key \"key-{again}\" is already on line {first}; keep one of them"
+        );
+        assert_eq!(shown(&content(&text)), [expected]);
+
+        let merged = "    <<: {key-0: 'merged', other: 'merged'}\n";
+        let text = text.replace(&format!("    key-{again}: 'again'\n"), merged);
+        let row = only_service(&content(&text));
+        assert_eq!(row.annotations.len(), last + 2);
+        assert_eq!(row.annotations["key-0"], "own");
+        assert_eq!(row.annotations["other"], "merged");
+    }
+}
+
+#[test]
 fn a_field_of_the_wrong_type_is_named_with_line_and_value() {
     let cases = [
         (
