@@ -26,6 +26,7 @@ mod hash_secret;
 mod identity;
 mod load;
 mod manifest;
+mod marks;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "memory")]

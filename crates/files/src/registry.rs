@@ -26,6 +26,7 @@ use landfall_model::status::ServiceStatus;
 use landfall_model::{ServiceKey, Uid};
 
 use crate::alike::{is_remembered_alike, is_same_memory, same_pool};
+use crate::marks::note_marks;
 use crate::state::{Changes, Entry, Key, Remembered};
 use crate::unwritten::Unwritten;
 
@@ -108,10 +109,8 @@ impl Registry {
     /// Goes on where an earlier run left off.
     pub(crate) fn new(remembered: Remembered) -> Self {
         let Remembered { services, pools } = remembered;
-        let marked = |row: &Arc<ServiceRow>| (row.key.clone(), marked(row));
-        let records: Rows = parallel::map(&services, parallel::SERVICES, marked)
-            .into_iter()
-            .collect();
+        let services = services.into_iter();
+        let records: Rows = services.map(|row| (row.key.clone(), row)).collect();
         Self {
             unseen: records.keys().cloned().collect(),
             changed: records.keys().cloned().collect(),
@@ -469,26 +468,6 @@ fn outdated(row: &ServiceRow, why: Vec<Reason>) -> ServiceRow {
     ServiceRow {
         source: source.map(Arc::new),
         ..row.clone()
-    }
-}
-
-/// A Service that was read from the disk, where its marks are among the annotations, as it was when
-/// it was written: what differs from it is written again.
-fn marked(row: &Arc<ServiceRow>) -> Arc<ServiceRow> {
-    if row.status.marks.is_empty() {
-        return row.clone();
-    }
-    let mut row = ServiceRow::clone(row);
-    note_marks(&mut row.annotations, &row.status.marks);
-    Arc::new(row)
-}
-
-/// Puts marks beside the annotations of a manifest, which count where both have one.
-fn note_marks(annotations: &mut BTreeMap<String, String>, marks: &BTreeMap<String, String>) {
-    for (key, value) in marks {
-        annotations
-            .entry(key.clone())
-            .or_insert_with(|| value.clone());
     }
 }
 

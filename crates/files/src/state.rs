@@ -26,6 +26,7 @@ use landfall_sys::files;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::marks::marked;
 pub(crate) use entry::{Entry, Key};
 use folder::{Folder, RealFolder};
 pub(crate) use journal::Changes;
@@ -80,6 +81,7 @@ pub(crate) struct StateDir {
 /// What was remembered at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
+    /// Each with its marks among the annotations, as it was when it was written.
     pub(crate) services: Vec<Arc<ServiceRow>>,
     /// The last valid version of every pool.
     pub(crate) pools: Vec<Arc<PoolRow>>,
@@ -409,10 +411,10 @@ fn take_over(path: &Path, bytes: &[u8]) -> Result<Vec<Entry>, StateError> {
                 let why = reasons.first().map(ToString::to_string).unwrap_or_default();
                 corrupt(format!("services[{index}]: {why}"))
             })?;
-            Ok(Entry::Service(Arc::new(ServiceRow {
+            Ok(Entry::Service(Arc::new(marked(ServiceRow {
                 deleting: record.deleting,
                 ..row
-            })))
+            }))))
         })
         .collect()
 }

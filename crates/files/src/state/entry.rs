@@ -7,6 +7,8 @@ use landfall_model::rows::{PoolRow, ServiceRow};
 use landfall_model::{ServiceKey, wire};
 use serde::{Deserialize, Serialize};
 
+use crate::marks::marked;
+
 /// The identity of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
@@ -111,10 +113,10 @@ impl Entry {
                 let shape: ServiceShape =
                     serde_json::from_str(line).map_err(|error| error.to_string())?;
                 let row = shape.object.into_row().map_err(|reasons| first(&reasons))?;
-                Ok(Self::Service(Arc::new(ServiceRow {
+                Ok(Self::Service(Arc::new(marked(ServiceRow {
                     deleting: shape.deleting,
                     ..row
-                })))
+                }))))
             }
             Key::Pool(_) => {
                 let shape: PoolShape =

@@ -331,6 +331,8 @@ fn what_is_noted_on_a_service_is_remembered() {
     noted.status.marks.extend([mark]);
     write(&mut state, std::slice::from_ref(&noted));
     drop(state);
+    // As it is while the process runs.
+    noted.annotations.extend(noted.status.marks.clone());
     assert_eq!(rows_in(folder.path()).unwrap(), [noted]);
 }
 
