@@ -15,7 +15,7 @@ use landfall_model::listener::ListenerKey;
 use landfall_model::provider::Provider;
 use landfall_model::rows::{OwnershipFields, ServiceRow};
 use landfall_model::status::{ACCEPTED_VERSION, ConditionType, HELD_ADDRESSES};
-use landfall_model::wire::accepted_from_text;
+use landfall_model::wire::{accepted_annotations, accepted_from_text};
 use landfall_model::{Code, Reason, ServiceKey, Uid};
 
 use crate::held::{self, addresses};
@@ -163,9 +163,15 @@ pub fn claim(row: &ServiceRow) -> Option<Claim> {
         return None;
     }
     // What is served is the version that was accepted, and so are the terms on which it shares.
-    let accepted = accepted(row).and_then(Result::ok);
+    let text = row.status.marks.get(ACCEPTED_VERSION);
+    let newest = text.and_then(|text| accepted_annotations(text, row));
+    let accepted = match newest {
+        Some(_) => None,
+        None => accepted(row).and_then(Result::ok),
+    };
     let row = accepted.as_ref().unwrap_or(row);
-    let options = dialect::options(&row.annotations, &row.ports);
+    let annotations = newest.as_ref().unwrap_or(&row.annotations);
+    let options = dialect::options(annotations, &row.ports);
     let requested = if let Some(given) = options.addresses.into_iter().next() {
         given.value
     } else {

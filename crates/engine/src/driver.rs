@@ -100,8 +100,9 @@ pub struct Engine<P, R> {
     /// Services with a fact that arrived during a reconcile of them and that may be its own
     /// writing.
     received: HashSet<ServiceKey>,
-    /// Services of ours as they were read when reconciles began, until the first reconcile of each
-    /// or a fact about it: to unpack a row is some work.
+    /// Services as facts brought them before reconciles began; then those of ours as they were read
+    /// at that time, until the first reconcile of each or a fact about it. To unpack a row is some
+    /// work.
     recalled: HashMap<ServiceKey, Arc<ServiceRow>>,
 }
 

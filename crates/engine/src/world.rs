@@ -213,10 +213,10 @@ impl World {
         if self.synced
             && let Some(fallback) = self.pools.unknown_fallback()
         {
-            let keys: Vec<ServiceKey> = self.keys().collect();
-            let held = parallel::map(&keys, parallel::SERVICES, |key| {
-                let row = self.service(key);
-                row.map_or_else(Vec::new, |row| addresses(&row.status))
+            let services: Vec<&PackedService> = self.services.iter().map(|(_, it)| it).collect();
+            let held = parallel::map(&services, parallel::SERVICES, |packed| {
+                let status = packed.status();
+                status.map_or_else(Vec::new, |status| addresses(&status))
             });
             let given = held.into_iter().flatten();
             let given = given.filter(|it| fallback.iter().any(|range| range.contains(it)));

@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 use crate::reason::Reason;
 use crate::rows::NamespaceRow;
 
-pub use accepted::{accepted_from_text, accepted_to_text};
+pub use accepted::{accepted_annotations, accepted_from_text, accepted_to_text};
 pub use node::{Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pool::{
     ExpressionShape, IpAddressPool, IpAddressPoolSpec, LabelSelectorShape, ServiceAllocation,

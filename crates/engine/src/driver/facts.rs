@@ -22,7 +22,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             let concerns_claims = claims_rest_on(&fact);
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
             let self_updates = self.at_work.then(|| self.echo_of(&fact)).flatten();
-            self.forget_recalled(&fact);
+            self.note_recalled(&fact);
             let affected = self.world.apply(fact);
             if !self.at_work {
                 continue;
@@ -62,9 +62,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
     }
 
-    /// Forgets what was read of a Service of which a fact says something else.
-    fn forget_recalled(&mut self, fact: &Fact) {
+    /// Keeps the row of a fact until reconciles begin, where they do as soon as everything is
+    /// known: the source holds it, too, and to unpack it then is some work. Otherwise forgets what
+    /// was read of a Service of which a fact says something else.
+    fn note_recalled(&mut self, fact: &Fact) {
         match fact {
+            Fact::Service(row) if self.begins_when_synced() => {
+                self.recalled.insert(row.key.clone(), row.clone());
+            }
             Fact::Service(row) => drop(self.recalled.remove(&row.key)),
             Fact::ServiceGone(key) => drop(self.recalled.remove(key)),
             _ => {}

@@ -75,8 +75,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 || affiliation.is_some_and(|it| it.published || it.instance.is_some())
         });
         let concerned: Vec<ServiceKey> = concerned.collect();
-        let world = &*self.world;
-        let rows = parallel::map(&concerned, parallel::SERVICES, |key| world.service(key));
+        let (world, recalled) = (&*self.world, &self.recalled);
+        let rows = parallel::map(&concerned, parallel::SERVICES, |key| {
+            let row = recalled.get(key).cloned();
+            row.or_else(|| world.service(key))
+        });
         rows.into_iter().flatten().collect()
     }
 }

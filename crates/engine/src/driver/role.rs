@@ -79,6 +79,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.note_problems();
     }
 
+    /// Whether reconciles begin as soon as the source has sent everything: nothing else is waited
+    /// for.
+    pub(super) fn begins_when_synced(&self) -> bool {
+        let leads = matches!(*self.role.borrow(), Role::Leading { .. });
+        leads && !self.at_work && !self.confirmed
+    }
+
     /// Invalidates the cache of what may have changed while this replica did not write.
     fn invalidate_caches(&mut self, others_led: bool) {
         for provider in self.handle.providers.iter() {

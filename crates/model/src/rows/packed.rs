@@ -15,6 +15,7 @@ use super::{
 };
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
+use crate::status::ServiceStatus;
 use status::{pack_status, unpack_status};
 
 /// A [`ServiceRow`] without its key. Equal where the rows are equal.
@@ -113,10 +114,11 @@ impl PackedService {
             *publish_not_ready,
             *allocate_node_ports,
         ]));
-        // First the fields that show its owner.
+        // First the fields that show its owner, then what is on record.
         to.byte(flags([publishes(row)]));
         to.option(class.as_deref(), Writer::text);
         to.option(row.instance(), Writer::text);
+        pack_status(&mut to, status);
         to.id(uid.as_str());
         to.option(*generation, Writer::signed);
         to.option(resource_version.as_deref(), Writer::id);
@@ -137,7 +139,6 @@ impl PackedService {
         to.option(load_balancer_ip.as_deref(), Writer::text);
         to.list(source_ranges, |to, range| to.text(range));
         to.map(node_fields);
-        pack_status(&mut to, status);
         // Hardly any Service has one.
         to.text(&match faults.as_slice() {
             [] => String::new(),
@@ -165,6 +166,7 @@ impl PackedService {
         let _published = from.byte()?;
         let class = from.option(Reader::text)?.map(Into::into);
         let _instance = from.option(Reader::text)?;
+        let status = unpack_status(&mut from)?;
         Some(ServiceRow {
             key,
             uid: Uid::new(&from.id()?),
@@ -195,7 +197,7 @@ impl PackedService {
             publish_not_ready,
             allocate_node_ports,
             node_fields: from.map()?,
-            status: unpack_status(&mut from)?,
+            status,
             faults: match from.text()? {
                 "" => Vec::new(),
                 text => serde_json::from_str(text).ok()?,
@@ -218,6 +220,15 @@ impl PackedService {
             class: from.option(Reader::text)?,
             instance: from.option(Reader::text)?,
         })
+    }
+
+    /// Returns its status, without unpacking the rest.
+    pub fn status(&self) -> Option<ServiceStatus> {
+        let mut from = Reader::new(&self.bytes);
+        let _flags = from.bytes(2)?;
+        let _class = from.option(Reader::text)?;
+        let _instance = from.option(Reader::text)?;
+        unpack_status(&mut from)
     }
 
     /// Whether a text may stand somewhere in the row. Never false where it does.

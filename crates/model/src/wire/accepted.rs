@@ -42,14 +42,8 @@ struct Printed<'a> {
 /// # Errors
 /// The text would be too long to be kept.
 pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
-    let asked_for = row
-        .annotations
-        .iter()
-        .map(|(key, value)| (key.as_str(), value.as_str()));
-    let asked_for = asked_for
-        .filter(|(key, _)| *key != LAST_APPLIED && managed_annotations().all(|it| it != *key));
     let version = Printed {
-        annotations: asked_for.collect(),
+        annotations: asked_for(row).collect(),
         spec: spec(row),
     };
     // Maps with text keys have a JSON form, always.
@@ -69,6 +63,22 @@ pub fn accepted_to_text(row: &ServiceRow) -> Result<String, Box<Reason>> {
         ));
     }
     Ok(text)
+}
+
+/// Returns the annotations of a Service if it asks for what this text says: then they are those of
+/// the version that was accepted last. To write the text again is less work than to read it.
+pub fn accepted_annotations(text: &str, row: &ServiceRow) -> Option<BTreeMap<String, String>> {
+    let is_same = accepted_to_text(row).is_ok_and(|newest| newest == text);
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    is_same.then(|| asked_for(row).map(owned).collect())
+}
+
+/// Returns the annotations of a Service but those that this program and kubectl add.
+fn asked_for(row: &ServiceRow) -> impl Iterator<Item = (&str, &str)> {
+    let annotations = row.annotations.iter();
+    let annotations = annotations.map(|(key, value)| (key.as_str(), value.as_str()));
+    annotations
+        .filter(|(key, _)| *key != LAST_APPLIED && managed_annotations().all(|it| it != *key))
 }
 
 /// Reads the last accepted version of a Service; `today` is its newest one.
@@ -171,6 +181,20 @@ mod tests {
         };
         assert_eq!(read, expected);
         assert_eq!(accepted_to_text(&read), Ok(text));
+    }
+
+    #[test]
+    fn the_annotations_of_what_was_accepted_are_known_without_reading_it_if_it_is_the_newest() {
+        let (mut accepted, newest) = (accepted(), newest());
+        let text = accepted_to_text(&accepted).unwrap();
+        accepted
+            .annotations
+            .insert(ACCEPTED_VERSION.to_owned(), text.clone());
+        let read = accepted_from_text(&text, &accepted).unwrap();
+        let annotations = accepted_annotations(&text, &accepted);
+        assert_eq!(annotations, Some(read.annotations));
+        assert_eq!(accepted_annotations(&text, &newest), None);
+        assert_eq!(accepted_annotations("{", &accepted), None);
     }
 
     /// It is compared with what is on record, so its fields have an order for good.

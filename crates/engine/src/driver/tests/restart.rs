@@ -101,6 +101,26 @@ async fn a_version_that_was_accepted_is_served_by_the_next_process_without_a_wri
     lab.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_start_works_with_the_rows_of_the_source_as_they_are_by_then_and_makes_no_copies() {
+    let lab = programmed_with(vec![web("a"), web("b")]).await;
+    let rows = lab.source.rows.lock().unwrap().clone();
+    lab.stop().await;
+    let rows: Vec<Arc<ServiceRow>> = rows.into_values().map(Arc::new).collect();
+    let mut newer = ServiceRow::clone(&rows[0]);
+    newer.labels.insert("tier".to_owned(), "front".to_owned());
+    let newer = Arc::new(newer);
+    let all = [rows[0].clone(), newer.clone(), rows[1].clone()];
+    let lab = Lab::start(9, all.to_vec()).await;
+    lab.until_ready().await;
+    lab.handle.store.read(|pages| {
+        let same = |name: &str, row| Arc::ptr_eq(pages.records[&key(name)].row(), row);
+        assert!(same("a", &newer), "it came later");
+        assert!(same("b", &rows[1]));
+    });
+    lab.stop().await;
+}
+
 /// The next process over the same Services, which lets them have so many ports, and annotations
 /// name these members.
 async fn restart_under(lab: Lab, ports: usize, named: &[&str]) -> Lab {

@@ -106,6 +106,17 @@ fn a_service_unpacks_as_it_was_packed() {
 }
 
 #[test]
+fn a_status_is_read_without_the_rest() {
+    let bare = ServiceRow {
+        status: ServiceStatus::default(),
+        ..usual()
+    };
+    for row in [usual(), unusual(), bare] {
+        assert_eq!(PackedService::of(&row).status(), Some(row.status));
+    }
+}
+
+#[test]
 fn a_slice_unpacks_as_it_was_packed() {
     let unusual = slice(json!({
         "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},
