@@ -229,11 +229,13 @@ impl Task {
                 Ok(()) = services.changed(), if follows => {}
                 Ok(()) = listeners.changed(), if follows => {}
             }
+            // Also at first: of ten thousand Services each changes several times until all are
+            // handled, and each change would wake this task.
+            tokio::time::sleep(TOGETHER).await;
+            services.mark_unchanged();
+            listeners.mark_unchanged();
             is_ready = is_ready || self.store.read(Snapshot::ready);
             if is_ready {
-                tokio::time::sleep(TOGETHER).await;
-                services.mark_unchanged();
-                listeners.mark_unchanged();
                 // What was sent before the end of the first read is here by now.
                 let mut more = Vec::new();
                 while let Ok(fact) = self.facts.try_recv() {
