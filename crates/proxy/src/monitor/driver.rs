@@ -72,14 +72,21 @@ impl Monitors {
     /// Checks the members of a listener from now on, as its configuration says at any time (which
     /// may be not at all), until the listener closes. Call once per listener.
     pub fn watch(&self, listener: Arc<ListenerState>) {
-        let watch = Watch {
-            listener,
-            turns: self.turns.clone(),
-            running: JoinSet::new(),
-            active: None,
+        let (turns, stop) = (self.turns.clone(), self.stop.clone());
+        let watching = async move {
+            if !becomes_monitored(&listener, &stop).await {
+                return;
+            }
+            let watch = Watch {
+                listener,
+                turns,
+                running: JoinSet::new(),
+                active: None,
+            };
+            // Apart: most listeners have no monitor, and need no room for one.
+            Box::pin(watch.run(stop)).await;
         };
-        self.tasks
-            .spawn_on(watch.run(self.stop.clone()), &self.runtime);
+        self.tasks.spawn_on(watching, &self.runtime);
     }
 
     /// What all of them did until now.
@@ -91,6 +98,24 @@ impl Monitors {
     pub async fn stopped(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+/// Waits until a listener has a monitor; false once it closes or `stop` fires.
+async fn becomes_monitored(listener: &ListenerState, stop: &CancellationToken) -> bool {
+    let mut revision = listener.revision();
+    loop {
+        if listener.config().listener.pool.monitor.is_some() {
+            return true;
+        }
+        // Each branch is cancel safe.
+        tokio::select! {
+            () = stop.cancelled() => return false,
+            () = listener.closing().cancelled() => return false,
+            changed = revision.changed() => if changed.is_err() {
+                return false;
+            },
+        }
     }
 }
 
