@@ -80,6 +80,11 @@ pub const FOR_TESTS: &[Need] = &[
         shown_by: &["/usr/lib/frr/bgpd"],
     },
     Need {
+        // For MetalLB's FRR mode in `bench failover`.
+        package: "frr-pythontools",
+        shown_by: &["/usr/lib/frr/frr-reload.py"],
+    },
+    Need {
         package: "bird2",
         shown_by: &["bird"],
     },

@@ -14,9 +14,13 @@ mod client;
 mod connections;
 mod contestant;
 mod drains;
+mod frr;
 mod layout;
+mod node;
 mod objects;
+mod processes;
 mod requests;
+mod restarts;
 mod router;
 
 use std::fs;
@@ -28,8 +32,9 @@ use clap::Args;
 use landfall_testkit::cluster::Programs;
 
 use self::bed::Bed;
+use self::bgp::Series;
 use self::client::Client;
-use self::contestant::Contestant;
+use self::contestant::{Contestant, Mode};
 use self::layout::ADDRESSES;
 use self::objects::Announced;
 use super::distribution::distribution;
@@ -47,6 +52,8 @@ Examples:
   cargo xtask bench failover --members 3,10 --crashes 20 --busy 1
   cargo xtask bench failover --bgp --metallb ~/.cache/landfall/metallb/v0.15.2
   cargo xtask bench failover --bgp --drains 25
+  cargo xtask bench failover --bgp --only bfd --metallb-mode frr \
+      --metallb ~/.cache/landfall/metallb/v0.15.2
   cargo xtask bench failover --members 3 --metallb ~/.cache/landfall/metallb/v0.15.2";
 
 /// `bench failover`
@@ -75,10 +82,26 @@ pub struct FailoverArgs {
     /// With --bgp: only that speakers are stopped while clients connect, so many times
     #[arg(long, value_name = "N", requires = "bgp")]
     drains: Option<u32>,
+    /// With --bgp: only these series
+    #[arg(
+        long,
+        value_delimiter = ',',
+        requires = "bgp",
+        conflicts_with = "drains"
+    )]
+    only: Vec<Series>,
     /// A folder with MetalLB's `speaker` and its `manifest.yaml`, to be measured with the first
-    /// number of speakers, too; with --bgp, where BFD does not take part
+    /// number of speakers, too
     #[arg(long, value_name = "FOLDER")]
     metallb: Option<PathBuf>,
+    /// With --bgp: how MetalLB is measured; with FRR that needs Debian's `frr-pythontools`
+    #[arg(
+        long,
+        value_delimiter = ',',
+        requires = "bgp",
+        default_value = "native"
+    )]
+    metallb_mode: Vec<Mode>,
     /// The Landfall to measure, if not the one just built
     #[arg(long, value_name = "PROGRAM")]
     pub landfall: Option<PathBuf>,
@@ -113,7 +136,9 @@ pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
 }
 
 async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
-    let (landfall, metallb) = contestants(place, args)?;
+    let (landfall, folder) = contestants(place, args)?;
+    let mode = Mode::Native;
+    let metallb = folder.map(|folder| Contestant::MetalLb { folder, mode });
     let most = args.members.iter().copied().max().unwrap_or(3);
     let mut bed = Bed::start(place, most, metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
@@ -132,20 +157,16 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns what is measured.
+/// Returns what is measured, and the folder of MetalLB if it is, too.
 fn contestants(
     place: &Place,
     args: &FailoverArgs,
-) -> anyhow::Result<(Contestant, Option<Contestant>)> {
+) -> anyhow::Result<(Contestant, Option<PathBuf>)> {
     let built = place.target().join("dist/landfall");
     let landfall = Contestant::Landfall {
         program: absolute(args.landfall.as_ref().unwrap_or(&built))?,
     };
-    let metallb = args.metallb.as_ref().map(absolute).transpose()?;
-    Ok((
-        landfall,
-        metallb.map(|folder| Contestant::MetalLb { folder }),
-    ))
+    Ok((landfall, args.metallb.as_ref().map(absolute).transpose()?))
 }
 
 /// Returns the path as nodes need it, which run in another folder.

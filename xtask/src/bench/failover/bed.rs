@@ -3,41 +3,29 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use landfall_testkit::cluster::{Cluster, Options};
-use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::connections::answer;
 use super::contestant::Contestant;
-use super::layout::{ADDRESSES, ADMIN, CLIENTS, HUB, NAMESPACE, ROUTER, address, node_address};
+use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
+use super::node::{self, Node};
 use super::objects::Announced;
-use crate::bench::pause;
+use super::processes::{Process, START, sh};
 use crate::place::Place;
 
 /// Speakers that start at the same time.
 const AT_ONCE: usize = 5;
-
-const START: Duration = Duration::from_secs(120);
 
 /// Everything that nodes run on.
 pub struct Bed {
     cluster: Cluster,
     nodes: Vec<Node>,
 }
-
-/// A namespace, and the speaker in it.
-struct Node {
-    number: u8,
-    holder: Process,
-    speaker: Option<Process>,
-}
-
-/// A program that ends with this.
-pub struct Process(Child);
 
 /// Other work on every core.
 pub struct Work(#[expect(dead_code, reason = "it ends when this is dropped")] Vec<Process>);
@@ -50,67 +38,6 @@ pub struct Counters {
     pub paused: u64,
 }
 
-/// Makes a network namespace with an interface `eth0` on the bridge. It ends with the process.
-pub fn namespace(name: &str, mac: &str) -> anyhow::Result<Process> {
-    let holder = Process::start(Command::new("unshare").args(["--net", "sleep", "infinity"]))?;
-    let own = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-    let pid = holder.id().to_string();
-    let began = Instant::now();
-    while own(&pid) == own("self") {
-        if began.elapsed() > START {
-            bail!("a network namespace can't be made");
-        }
-        pause(Duration::from_millis(2));
-    }
-    // The pair of an earlier namespace ends some time after its last process.
-    sh(&format!(
-        "ip link delete {name} 2>/dev/null || true
-         ip link add {name} type veth peer name eth0 netns {pid} address {mac}
-         ip link set {name} master br0 up"
-    ))?;
-    Ok(holder)
-}
-
-/// Runs commands of a shell.
-pub fn sh(script: &str) -> anyhow::Result<()> {
-    let output = Command::new("sh").args(["-euc", script]).output()?;
-    if !output.status.success() {
-        bail!("{script}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(())
-}
-
-// === impl Process ===
-
-impl Process {
-    /// Takes one that was started.
-    pub fn of(child: Child) -> Self {
-        Self(child)
-    }
-
-    /// Starts it, silent.
-    pub fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.spawn();
-        Ok(Self(child.with_context(|| {
-            format!("{} can't be started", command.get_program().display())
-        })?))
-    }
-
-    /// Its number.
-    pub fn id(&self) -> i32 {
-        self.0.id().cast_signed()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 // === impl Work ===
 
 impl Work {
@@ -119,54 +46,6 @@ impl Work {
         let cores = std::thread::available_parallelism()?.get();
         let busy = || Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
         Ok(Self((0..cores).map(|_| busy()).collect::<Result<_, _>>()?))
-    }
-}
-
-// === impl Node ===
-
-impl Node {
-    fn start(number: u8) -> anyhow::Result<Self> {
-        let holder = namespace(
-            &format!("node-{number}"),
-            &format!("02:00:00:00:00:{number:02x}"),
-        )?;
-        let pid = holder.id();
-        let mut script = format!(
-            "ip link set lo up
-             sysctl -qw net.ipv4.conf.all.arp_ignore=1
-             ip address add {}/16 dev eth0
-             ip link set eth0 up
-             ip route add {CLIENTS} via {ROUTER}\n",
-            node_address(number)
-        );
-        for number in 0..ADDRESSES {
-            writeln!(script, "ip address add {}/32 dev lo", address(number))?;
-        }
-        sh(&format!(
-            "nsenter --net=/proc/{pid}/ns/net sh -euc '{script}'"
-        ))?;
-        Ok(Self {
-            number,
-            holder,
-            speaker: None,
-        })
-    }
-
-    fn speak(&mut self, contestant: &Contestant, files: &Path) -> anyhow::Result<()> {
-        let log = files.join(format!("speaker-{}.log", self.number));
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(log)?;
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--net=/proc/{}/ns/net", self.holder.id()))
-            .args(contestant.line(self.number, files))
-            .env("KUBECONFIG", files.join("nodes.kubeconfig"))
-            .current_dir(files)
-            .stderr(log);
-        self.speaker = Some(Process::start(&mut command)?);
-        Ok(())
     }
 }
 
@@ -231,7 +110,11 @@ impl Bed {
             let address = node_address(node);
             statuses.push((
                 vec!["node".to_owned(), format!("node-{node}")],
-                format!(r#"{{"addresses": [{{"type": "InternalIP", "address": "{address}"}}]}}"#),
+                // A speaker that stops withdraws everything where its node is not ready.
+                format!(
+                    r#"{{"addresses": [{{"type": "InternalIP", "address": "{address}"}}],
+                    "conditions": [{{"type": "Ready", "status": "True"}}]}}"#
+                ),
             ));
             let of_namespace = format!("--namespace={NAMESPACE}");
             statuses.push((
@@ -278,18 +161,18 @@ impl Bed {
     /// Ends all speakers.
     pub fn stop_all(&mut self) {
         for node in &mut self.nodes {
-            node.speaker = None;
+            node.kill();
         }
     }
 
     fn node(&mut self, number: u8) -> anyhow::Result<&mut Node> {
-        let node = self.nodes.iter_mut().find(|it| it.number == number);
+        let node = self.nodes.iter_mut().find(|it| it.number() == number);
         node.with_context(|| format!("there is no node {number}"))
     }
 
     /// Answers connections on all nodes.
     pub fn answer(&self) -> anyhow::Result<()> {
-        self.nodes.iter().try_for_each(|it| answer(it.holder.id()))
+        self.nodes.iter().try_for_each(|it| answer(it.id()))
     }
 
     /// Applies objects.
@@ -308,23 +191,25 @@ impl Bed {
 
     /// The speaker of a node ends as a crash ends it, and the node goes on.
     pub fn kill(&mut self, number: u8) -> anyhow::Result<()> {
-        self.node(number)?.speaker = None;
+        self.node(number)?.kill();
+        Ok(())
+    }
+
+    /// It ends so, and FRR beside it goes on.
+    pub fn kill_speaker(&mut self, number: u8) -> anyhow::Result<()> {
+        self.node(number)?.kill_speaker();
         Ok(())
     }
 
     /// The speaker of a node is asked to end, and does so.
     pub fn stop(&mut self, number: u8) -> anyhow::Result<()> {
-        let speaker = self.node(number)?.speaker.take();
-        let mut speaker = speaker.context("no speaker runs there")?;
-        kill_process(Pid::from_child(&speaker.0), Signal::TERM)?;
-        speaker.0.wait()?;
-        Ok(())
+        self.node(number)?.stop()
     }
 
     /// A node is gone: nothing arrives, nothing leaves, and nothing runs.
     pub fn crash(&mut self, number: u8) -> anyhow::Result<()> {
         sh(&format!("ip link set node-{number} down"))?;
-        self.node(number)?.speaker = None;
+        self.node(number)?.kill();
         Ok(())
     }
 
@@ -339,23 +224,20 @@ impl Bed {
     /// Starts speakers again that ended by themselves.
     pub fn revive(&mut self, contestant: &Contestant) -> anyhow::Result<()> {
         let files = self.cluster.directory().to_owned();
-        for node in &mut self.nodes {
-            let Some(speaker) = &mut node.speaker else {
-                continue;
-            };
-            if let Some(status) = speaker.0.try_wait()? {
-                eprintln!("the speaker of node {} ended: {status}", node.number);
-                node.speak(contestant, &files)?;
-            }
-        }
-        Ok(())
+        let mut nodes = self.nodes.iter_mut();
+        nodes.try_for_each(|it| it.revive(contestant, &files))
+    }
+
+    /// What the speaker of a node said last, and FRR beside it.
+    pub fn said(&self, number: u8) -> String {
+        node::said(self.cluster.directory(), number)
     }
 
     async fn until_ready(&self, contestant: &Contestant, node: u8) -> anyhow::Result<()> {
         let began = Instant::now();
         while contestant.has_admin() && get(node, "/readyz").await.is_none() {
             if began.elapsed() > START {
-                let log = self.cluster.directory().join(format!("speaker-{node}.log"));
+                let log = node::log(self.cluster.directory(), node);
                 let log = std::fs::read_to_string(log).unwrap_or_default();
                 bail!("the speaker of node {node} is not ready: {log}");
             }
@@ -364,18 +246,17 @@ impl Bed {
         Ok(())
     }
 
-    /// The processes of all speakers: `nsenter` becomes what it starts.
+    /// The processes of all speakers.
     pub fn pids(&self) -> Vec<i32> {
-        let speakers = self.nodes.iter().filter_map(|it| it.speaker.as_ref());
-        speakers.map(Process::id).collect()
+        self.nodes.iter().filter_map(Node::speaker).collect()
     }
 
     /// What Landfall's speakers counted since they started, in all.
     pub async fn counters(&self) -> anyhow::Result<Counters> {
         let mut all = Counters::default();
-        for node in self.nodes.iter().filter(|it| it.speaker.is_some()) {
-            let text = get(node.number, "/metrics").await;
-            let text = text.with_context(|| format!("no metrics of node {}", node.number))?;
+        for node in self.nodes.iter().filter(|it| it.speaker().is_some()) {
+            let text = get(node.number(), "/metrics").await;
+            let text = text.with_context(|| format!("no metrics of node {}", node.number()))?;
             let value = |name: &str| -> u64 {
                 let mut lines = text.lines();
                 let value = lines.find_map(|line| line.strip_prefix(name)?.trim().parse().ok());

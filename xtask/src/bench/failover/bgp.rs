@@ -5,20 +5,20 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 
 use super::bed::Bed;
 use super::contestant::Contestant;
-use super::layout::{NAMESPACE, ROUTER, address};
+use super::layout::{NAMESPACE, ROUTER};
 use super::objects::Announced;
-use super::requests::{Client, Counted};
 use super::router::{Router, Sessions};
-use super::{FailoverArgs, NODES, REST, contestants, drains};
+use super::{FailoverArgs, NODES, REST, contestants, drains, restarts};
 use crate::bench::distribution::distribution;
 use crate::bench::proxy::machine;
 use crate::place::Place;
 
 /// For so long a speaker that ends by itself is started again, as a kubelet does.
-const REVIVED: Duration = Duration::from_secs(20);
+const REVIVED: Duration = Duration::from_secs(30);
 
 /// What happens to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,55 +31,116 @@ enum Loss {
     Planned,
 }
 
-/// Runs all series.
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Series {
+    /// A node is gone, and BFD watches it
+    Bfd,
+    /// A node is gone, without BFD
+    Hold,
+    /// A speaker is killed
+    Killed,
+    /// A speaker is asked to end
+    Stopped,
+    /// A speaker restarts, and the router keeps its routes
+    Restarted,
+    /// A speaker is asked to end while clients connect
+    Drained,
+}
+
+/// Runs all series, or those that are asked for.
 pub async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
-    let (landfall, metallb) = contestants(place, args)?;
+    let (landfall, folder) = contestants(place, args)?;
+    let mut all = Vec::new();
+    if let Some(folder) = folder {
+        all.extend(args.metallb_mode.iter().map(|mode| Contestant::MetalLb {
+            folder: folder.clone(),
+            mode: *mode,
+        }));
+    }
+    all.push(landfall);
     // MetalLB's own definition of BGPPeer has numbers whose bounds do not fit their format, and API
     // servers refuse each object of it.
     let mut bed = Bed::start(place, NODES, None, Announced::Bgp).await?;
+    bed.answer()?;
     println!("load {}", machine::load());
     if let Some(count) = args.drains {
-        let router = begin(&mut bed, &landfall, Sessions::default()).await?;
-        return drains::measure(&mut bed, &landfall, &router, count).await;
-    }
-    let few = args.crashes.div_ceil(10);
-    let usual = Sessions::default();
-    let bfd = Sessions { bfd: true, ..usual };
-    let shortest = Sessions { hold: 3, ..usual };
-    let series = [
-        ("node gone, BFD 3 x 50 ms", Loss::Node, bfd, args.crashes),
-        ("node gone, no BFD, holdTime 3 s", Loss::Node, shortest, few),
-        ("speaker killed, no BFD", Loss::Speaker, usual, args.crashes),
-        ("speaker stopped, no BFD", Loss::Planned, usual, few),
-    ];
-    for (name, loss, sessions, count) in series {
-        // MetalLB's own speaker has no BFD.
-        let also = metallb.as_ref().filter(|_| !sessions.bfd);
-        for contestant in also.into_iter().chain([&landfall]) {
-            let router = begin(&mut bed, contestant, sessions).await?;
-            let what = (loss, sessions.bfd);
-            let took = losses(&mut bed, contestant, &router, what, count).await?;
-            println!(
-                "{contestant}, {name}: until the route is withdrawn  {}",
-                distribution(took)
-            );
-            bed.stop_all();
+        for contestant in &all {
+            Series::Drained.play(&mut bed, contestant, count).await?;
+        }
+    } else {
+        for series in Series::value_variants() {
+            if !args.only.is_empty() && !args.only.contains(series) {
+                continue;
+            }
+            for contestant in all.iter().filter(|it| series.is_for(it)) {
+                let count = series.count(contestant, args.crashes);
+                series.play(&mut bed, contestant, count).await?;
+            }
         }
     }
-    let keeping = Sessions {
-        graceful_restart: true,
-        ..usual
-    };
-    let router = begin(&mut bed, &landfall, keeping).await?;
-    restarts(&mut bed, &landfall, &router, few).await?;
-    bed.stop_all();
-    drop(router);
-    bed.delete("bgppeer.metallb.io", "keeping").await?;
-    let router = begin(&mut bed, &landfall, usual).await?;
-    drains::measure(&mut bed, &landfall, &router, few).await?;
-    bed.stop_all();
     println!("load {}", machine::load());
     Ok(())
+}
+
+// === impl Series ===
+
+impl Series {
+    fn is_for(self, contestant: &Contestant) -> bool {
+        contestant.is_complete() || !matches!(self, Self::Bfd | Self::Restarted)
+    }
+
+    /// How often it is played. A node with FRR takes ten seconds until it announces again, so only
+    /// what is compared with a goal is played as often as that of the others.
+    fn count(self, contestant: &Contestant, crashes: u32) -> u32 {
+        match self {
+            Self::Bfd => crashes,
+            Self::Killed if !contestant.has_frr() => crashes,
+            _ => crashes.div_ceil(10),
+        }
+    }
+
+    fn sessions(self) -> Sessions {
+        let usual = Sessions::default();
+        match self {
+            Self::Bfd => Sessions { bfd: true, ..usual },
+            Self::Hold => Sessions { hold: 3, ..usual },
+            Self::Restarted => Sessions {
+                graceful_restart: true,
+                ..usual
+            },
+            Self::Killed | Self::Stopped | Self::Drained => usual,
+        }
+    }
+
+    async fn play(self, bed: &mut Bed, contestant: &Contestant, count: u32) -> anyhow::Result<()> {
+        let sessions = self.sessions();
+        let router = begin(bed, contestant, sessions).await?;
+        let (name, loss) = match self {
+            Self::Bfd => ("node gone, BFD 3 x 50 ms", Loss::Node),
+            Self::Hold => ("node gone, no BFD, holdTime 3 s", Loss::Node),
+            Self::Killed => ("speaker killed, no BFD", Loss::Speaker),
+            Self::Stopped => ("speaker stopped, no BFD", Loss::Planned),
+            Self::Restarted => {
+                restarts::measure(bed, contestant, &router, count).await?;
+                bed.stop_all();
+                return bed.delete("bgppeer.metallb.io", "keeping").await;
+            }
+            Self::Drained => {
+                drains::measure(bed, contestant, &router, count).await?;
+                bed.stop_all();
+                return Ok(());
+            }
+        };
+        let what = (loss, sessions.bfd);
+        let took = losses(bed, contestant, &router, what, count).await?;
+        println!(
+            "{contestant}, {name}: until the route is withdrawn  {}",
+            distribution(took)
+        );
+        bed.stop_all();
+        Ok(())
+    }
 }
 
 /// Starts a router and speakers, and waits until all routes are there.
@@ -92,8 +153,7 @@ async fn begin(
     // Whether a peer keeps routes can't be changed: a name for each.
     let name = if restart { "keeping" } else { "tor" };
     let mut options = format!("holdTime: {}s", sessions.hold);
-    // MetalLB's own speaker refuses everything if one of these is there.
-    if contestant.has_admin() {
+    if contestant.is_complete() {
         write!(
             options,
             ", connectTime: 1s, enableGracefulRestart: {restart}"
@@ -173,31 +233,14 @@ async fn come_back(
         bed.revive(contestant)?;
         tokio::time::sleep(REST).await;
     }
-    router.until_spread(number, 1).await
-}
-
-/// Speakers restart while the router sends a thousand requests a second to their address.
-async fn restarts(
-    bed: &mut Bed,
-    contestant: &Contestant,
-    router: &Router,
-    count: u32,
-) -> anyhow::Result<()> {
-    let mut all = Counted::default();
-    for turn in 0..count {
-        let number = turn as usize % usize::from(NODES);
+    if router.ways(number)? != 1 && contestant.has_frr() {
         let node = u8::try_from(number + 1)?;
-        let asking = Client::ping(router.id(), address(number));
-        tokio::time::sleep(REST).await;
-        bed.stop(node)?;
-        tokio::time::sleep(REST).await;
+        eprintln!(
+            "node {node} announces nothing after {REVIVED:?}, and begins again: {}",
+            bed.said(node)
+        );
+        bed.kill(node)?;
         bed.restart(contestant, node).await?;
-        tokio::time::sleep(REST * 3).await;
-        all.add(asking.end()?);
     }
-    println!(
-        "speaker restarted {count} times, graceful restart: {} of {} requests without an answer",
-        all.failed, all.asked
-    );
-    Ok(())
+    router.until_spread(number, 1).await
 }

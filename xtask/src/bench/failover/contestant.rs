@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use super::layout::{ADMIN, NAMESPACE, node_address};
 
 /// Speakers of one kind.
@@ -16,7 +18,18 @@ pub enum Contestant {
     MetalLb {
         /// Where `speaker` and `manifest.yaml` are.
         folder: PathBuf,
+        /// What has its sessions with routers.
+        mode: Mode,
     },
+}
+
+/// What has the sessions of MetalLB with routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// The speaker itself, without BFD and graceful restart
+    Native,
+    /// FRR beside the speaker
+    Frr,
 }
 
 // === impl Contestant ===
@@ -39,7 +52,7 @@ impl Contestant {
                     format!("--admin={address}:{ADMIN}"),
                 ],
             ),
-            Self::MetalLb { folder } => (
+            Self::MetalLb { folder, .. } => (
                 folder.join("speaker"),
                 vec![
                     format!("--namespace={NAMESPACE}"),
@@ -60,7 +73,7 @@ impl Contestant {
     pub fn manifest(&self) -> Option<PathBuf> {
         match self {
             Self::Landfall { .. } => None,
-            Self::MetalLb { folder } => Some(folder.join("manifest.yaml")),
+            Self::MetalLb { folder, .. } => Some(folder.join("manifest.yaml")),
         }
     }
 
@@ -68,13 +81,39 @@ impl Contestant {
     pub fn has_admin(&self) -> bool {
         matches!(self, Self::Landfall { .. })
     }
+
+    /// Whether FRR runs beside its speaker.
+    pub fn has_frr(&self) -> bool {
+        matches!(
+            self,
+            Self::MetalLb {
+                mode: Mode::Frr,
+                ..
+            }
+        )
+    }
+
+    /// Whether it has BFD and graceful restart; else its speaker refuses its whole configuration
+    /// where one of them is asked for.
+    pub fn is_complete(&self) -> bool {
+        !matches!(
+            self,
+            Self::MetalLb {
+                mode: Mode::Native,
+                ..
+            }
+        )
+    }
 }
 
 impl fmt::Display for Contestant {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Landfall { .. } => "Landfall",
-            Self::MetalLb { .. } => "MetalLB",
+            Self::MetalLb { mode, .. } => match mode {
+                Mode::Native => "MetalLB",
+                Mode::Frr => "MetalLB with FRR",
+            },
         })
     }
 }

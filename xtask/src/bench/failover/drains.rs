@@ -3,10 +3,11 @@
 
 use std::time::Instant;
 
-use super::bed::{Bed, Process};
+use super::bed::Bed;
 use super::connections::{Client, Made};
 use super::contestant::Contestant;
 use super::layout::{ADDRESSES, address};
+use super::processes::Process;
 use super::router::Router;
 use super::{NODES, REST};
 
@@ -31,7 +32,6 @@ pub async fn measure(
     router: &Router,
     count: u32,
 ) -> anyhow::Result<()> {
-    bed.answer()?;
     let clients = Router::clients()?;
     for is_pinned in [false, true] {
         let way = if is_pinned {
@@ -46,9 +46,9 @@ pub async fn measure(
         }
         for (kind, made) in [("short", &all.short), ("kept", &all.kept)] {
             println!(
-                "speaker stopped {count} times, {NODES} nodes with one address, {way}: {} of {} \
-                 {kind} connections failed, {} of them open while the route changed, which it did \
-                 {} times",
+                "{contestant}, stopped {count} times, {NODES} nodes with one address, {way}: {} of \
+                 {} {kind} connections failed, {} of them open while the route changed, which it \
+                 did {} times",
                 made.failures.len(),
                 made.connections,
                 made.caught(&all.changes),

@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail};
 
 use serde_json::Value;
 
-use super::bed::{Process, namespace, sh};
 use super::layout::{ANNOUNCED, CLIENT, ROUTER, ROUTER_OF_CLIENTS, address, node_address};
+use super::processes::{Process, namespace, sh, until_there};
 
 /// The longest that is waited for a route to come or go.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -188,10 +188,7 @@ impl Router {
     pub async fn until_watched(&self, node: u8) -> anyhow::Result<()> {
         let (end, node) = (Instant::now() + LIMIT, node_address(node).to_string());
         loop {
-            let mut command = self.command("vtysh");
-            command.arg("--vty_socket").arg(self.folder.path());
-            command.args(["-d", "bfdd", "-c", "show bfd peers json"]);
-            let shown: Value = serde_json::from_slice(&command.output()?.stdout)?;
+            let shown = self.show("bfdd", "show bfd peers json")?;
             let mut peers = shown.as_array().into_iter().flatten();
             if peers.any(|it| it["peer"] == node && it["status"] == "up") {
                 return Ok(());
@@ -201,6 +198,33 @@ impl Router {
             }
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Waits until there is a session with a node, and its address is known from that session, not
+    /// kept from an earlier one.
+    pub async fn until_renewed(&self, node: u8, number: usize) -> anyhow::Result<()> {
+        let (end, node) = (Instant::now() + LIMIT, node_address(node).to_string());
+        let address = address(number);
+        loop {
+            let shown = self.show("bgpd", &format!("show bgp neighbors {node} json"))?;
+            let has_session = shown[&node]["bgpState"] == "Established";
+            let shown = self.show("bgpd", &format!("show bgp ipv4 unicast {address} json"))?;
+            let mut paths = shown["paths"].as_array().into_iter().flatten();
+            if has_session && paths.any(|it| it["stale"] != true) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                bail!("node {node} has not announced {address} again after {LIMIT:?}: {shown}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn show(&self, daemon: &str, what: &str) -> anyhow::Result<Value> {
+        let mut command = self.command("vtysh");
+        command.arg("--vty_socket").arg(self.folder.path());
+        command.args(["-d", daemon, "-c", what]);
+        Ok(serde_json::from_slice(&command.output()?.stdout)?)
     }
 
     /// The process that keeps its namespace.
@@ -274,5 +298,9 @@ fn program(inside: &str, folder: &Path, name: &str, config: &str) -> anyhow::Res
     if name == "bfdd" {
         command.args(["--bfdctl", &at("bfdd.sock")]);
     }
-    Process::start(command.stderr(Stdio::null()))
+    let log = folder.join("log");
+    let started = Process::start(command.stderr(std::fs::File::create(&log)?))?;
+    // What bgpd asks of bfdd before bfdd is there is lost.
+    until_there(&folder.join(format!("{name}.vty")), &log)?;
+    Ok(started)
 }
