@@ -278,7 +278,7 @@ async fn run_group_with(
     }
 }
 
-/// Writes lines until there are no more. A reader that stalls does not keep a deadline from passing.
+/// Writes lines until there are no more. A reader that stalls keeps no deadline from passing.
 async fn pass_on(
     lines: Option<ChildStdout>,
     failures: &mut Failures,
