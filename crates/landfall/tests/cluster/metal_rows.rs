@@ -2,7 +2,7 @@
 //! are shipped: the rows that crates/metal/tests/rows plays in memory, in one cluster.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use landfall_testkit::cluster::Options;
@@ -18,6 +18,9 @@ const POOL_OF: &str = "metallb.io/ip-allocated-from-pool";
 const ADDRESSES: &str = "metallb.io/loadBalancerIPs";
 const POOL: &str = "metallb.io/address-pool";
 const KEY: &str = "metallb.io/allow-shared-ip";
+
+/// So long a change of a pool takes at most until it is known.
+const NOTICED: Duration = Duration::from_secs(3);
 
 /// A cluster, its pools and a controller.
 struct Stage {
@@ -344,6 +347,8 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     stage.holds("web", &["10.0.1.1"]).await;
     // 41: without any pool nothing is lost, over a restart, too.
     stage.drop_pool("b").await;
+    // The two watches have no common order: a Service that is seen first gets an address.
+    tokio::time::sleep(NOTICED).await;
     stage.put("waits", &[], json!({})).await;
     stage.refused("waits").await;
     stage.stop().await;
