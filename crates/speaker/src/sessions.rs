@@ -296,7 +296,9 @@ impl<R: OwnReport> Task<R> {
         let passwords = Arc::clone(&self.parts.passwords.borrow());
         let (wanted, watched) = wanted::paths(&self.routing, &statuses, &passwords);
         self.watched = watched;
-        if !*self.stopping.borrow() {
+        if *self.stopping.borrow() {
+            self.bfd.give_up();
+        } else {
             self.bfd.set(wanted, Instant::now().into());
         }
     }

@@ -69,6 +69,11 @@ impl Watcher {
         }
     }
 
+    /// Attempts no longer to start it, because the sessions end.
+    pub(super) fn give_up(&mut self) {
+        self.blind = None;
+    }
+
     /// Returns why BFD does not run though it is wanted.
     pub(super) fn problem(&self) -> Option<&str> {
         self.blind.as_ref().map(|(cause, _)| &**cause)
@@ -147,7 +152,13 @@ mod tests {
         watcher.set(Wanted::new(), Instant::now());
         assert_eq!(watcher.problem(), None);
 
+        // Nor once the sessions end: an attempt that is due would come at once, again and again.
         EXHAUSTED.store(true, Ordering::Relaxed);
+        watcher.set(wanted(), Instant::now());
+        watcher.give_up();
+        let long = Duration::from_secs(600);
+        assert!(tokio::time::timeout(long, watcher.next()).await.is_err());
+
         watcher.set(wanted(), Instant::now());
         EXHAUSTED.store(false, Ordering::Relaxed);
         let began = Instant::now();
