@@ -2,7 +2,7 @@
 //! are shipped: the rows that crates/metal/tests/rows plays in memory, in one cluster.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::Engine as _;
 use landfall_testkit::cluster::Options;
@@ -12,15 +12,13 @@ use crate::bed::{Bed, DEADLINE, LOOK, text, writes};
 use crate::metal::object;
 use crate::network::Range;
 use crate::replica::Replica;
+use crate::traffic::http;
 
 const DEFINITIONS: &str = include_str!("../../../../deploy/crds.yaml");
 const POOL_OF: &str = "metallb.io/ip-allocated-from-pool";
 const ADDRESSES: &str = "metallb.io/loadBalancerIPs";
 const POOL: &str = "metallb.io/address-pool";
 const KEY: &str = "metallb.io/allow-shared-ip";
-
-/// So long a change of a pool takes at most until it is known.
-const NOTICED: Duration = Duration::from_secs(3);
 
 /// A cluster, its pools and a controller.
 struct Stage {
@@ -109,8 +107,20 @@ impl Stage {
         self.bed.kubectl().apply(&pool).await.unwrap();
     }
 
+    /// Deletes a pool, and waits until that is known: a Service that comes by another watch could be
+    /// seen first, and get an address.
     async fn drop_pool(&self, name: &str) {
         self.bed.run(&["delete", "ipaddresspool", name]).await;
+        let admin = self.replica.as_ref().unwrap().admin;
+        let (began, of_pool) = (Instant::now(), format!("pool=\"{name}\""));
+        loop {
+            let (_, metrics) = http(admin, "/metrics").await.unwrap();
+            if !metrics.contains(&of_pool) {
+                return;
+            }
+            assert!(began.elapsed() < DEADLINE, "{name} is still there");
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Applies a Service.
@@ -347,8 +357,6 @@ async fn rows_of_pools_that_change_and_of_restarts_hold_on_a_real_api_server() {
     stage.holds("web", &["10.0.1.1"]).await;
     // 41: without any pool nothing is lost, over a restart, too.
     stage.drop_pool("b").await;
-    // The two watches have no common order: a Service that is seen first gets an address.
-    tokio::time::sleep(NOTICED).await;
     stage.put("waits", &[], json!({})).await;
     stage.refused("waits").await;
     stage.stop().await;
