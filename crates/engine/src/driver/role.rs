@@ -111,6 +111,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// Lets go of everything: another replica serves.
     async fn retire(&mut self) {
         self.pause();
+        self.recalled.clear();
         if self.term.take().is_none() {
             return;
         }
@@ -118,7 +119,6 @@ impl<P: Provider, R: Report> Engine<P, R> {
         while self.reconciles.join_next().await.is_some() {}
         self.running.clear();
         self.received.clear();
-        self.recalled.clear();
         self.queue = Queue::new(&slots(
             &self.config,
             &self.handle.providers,
