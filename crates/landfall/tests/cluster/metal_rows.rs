@@ -107,8 +107,8 @@ impl Stage {
         self.bed.kubectl().apply(&pool).await.unwrap();
     }
 
-    /// Deletes a pool, and waits until that is known: a Service that comes by another watch could be
-    /// seen first, and get an address.
+    /// Deletes a pool, and waits until that is known: a Service comes by another watch, and may
+    /// be seen first and get an address.
     async fn drop_pool(&self, name: &str) {
         self.bed.run(&["delete", "ipaddresspool", name]).await;
         let admin = self.replica.as_ref().unwrap().admin;
