@@ -233,7 +233,7 @@ impl Inner {
     fn receive_of(&mut self, row: &ServiceRow) -> Vec<String> {
         let record = self.records.entry(row.uid.clone()).or_default();
         if row.status == ServiceStatus::default() && record.may_be_gone() {
-            *record = Record::default();
+            record.begin_again();
             return Vec::new();
         }
         let is_known = record.may_be(&row.status) || record.before.as_ref() == Some(&row.status);
@@ -245,12 +245,11 @@ impl Inner {
         let Some(row) = self.reported.remove(key) else {
             return vec![format!("{key} is reported as gone, and was not there")];
         };
-        let record = self.records.remove(&row.uid).unwrap_or_default();
+        let record = self.records.entry(row.uid.clone()).or_default();
         let violation = format!("{key} is reported as gone, and has its finalizer");
-        (!record.may_be_gone())
-            .then_some(violation)
-            .into_iter()
-            .collect()
+        let is_violated = !record.may_be_gone();
+        record.begin_again();
+        is_violated.then_some(violation).into_iter().collect()
     }
 
     /// A process has reported all that it found.
@@ -269,7 +268,7 @@ impl Inner {
                     }
                     *record = Record::of(row);
                 }
-                None if record.may_be_gone() => *record = Record::default(),
+                None if record.may_be_gone() => record.begin_again(),
                 None => violations.push(format!("{uid:?} is lost: {record:?}")),
             }
         }
@@ -294,6 +293,14 @@ impl Record {
             certain: Some(row.clone()),
             ..Self::default()
         }
+    }
+
+    /// Lets nothing count any more. What was there may still come back in another process: no
+    /// caller waits until the disk holds that a Service without a finalizer is gone, and a write
+    /// may be on its way.
+    fn begin_again(&mut self) {
+        self.before = None;
+        self.possible.extend(self.certain.take());
     }
 
     /// Whether no finalizer keeps the Service.
