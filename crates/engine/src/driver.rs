@@ -366,6 +366,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 uid: row.uid.clone(),
                 accepted: None,
                 gave_up: false,
+                unrecorded: Vec::new(),
                 written: None,
                 last_failure: None,
                 reporting: EventState::default(),

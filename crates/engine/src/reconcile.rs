@@ -8,6 +8,7 @@
 mod machine;
 mod persisted;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +76,11 @@ pub struct ReconcileEnd {
     plan_refused: Option<bool>,
     /// What became of the status.
     pub(crate) writing: Writing,
+    /// The addresses that a status names which could not be written: the provider may hold them,
+    /// and no record names them.
+    pub(crate) unrecorded: Vec<IpAddr>,
+    /// Whether it took too long, and nothing is known of what it did.
+    pub(crate) broken_off: bool,
     /// Whether the finalizer is on the Service by now.
     finalized: bool,
     /// The statuses that were written, in this order.
@@ -138,6 +144,8 @@ impl ReconcileEnd {
             progress: job.progress.clone(),
             plan_refused: None,
             writing: Writing::Nothing,
+            unrecorded: Vec::new(),
+            broken_off: false,
             finalized: job.row.as_ref().is_some_and(|row| row.finalized),
             wrote: Vec::new(),
         }
@@ -160,6 +168,7 @@ impl ReconcileEnd {
             failure: Some(reason.to_string()),
             reasons: std::iter::once(reason).chain(job.errors.clone()).collect(),
             writing: Writing::Unsure,
+            broken_off: true,
             ..Self::nothing(job)
         }
     }

@@ -81,6 +81,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Err(error) => {
                 tracing::error!(service = %key, %error, "a reconcile panicked; this is a bug");
                 self.queue.finish(&key);
+                if let Some(tracked) = self.tracked.get_mut(&key) {
+                    tracked.gave_up = true;
+                }
                 self.fail(&key);
                 return;
             }
@@ -92,7 +95,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.queue.finish(&key);
         let served = ran.holds.is_some();
-        let gives_back = self.gives_back(&mut ran, &end);
+        let gives_back = self.gives_back(&mut ran, &mut end);
         self.line_up(&ran, &end);
         let Some(tracked) = self.tracked.get_mut(&key) else {
             return;
@@ -245,7 +248,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     }
 
     /// Whether a reconcile has given something back that another Service may wait for.
-    fn gives_back(&mut self, ran: &mut Running, end: &ReconcileEnd) -> bool {
+    fn gives_back(&mut self, ran: &mut Running, end: &mut ReconcileEnd) -> bool {
         if end.outcome == Outcome::Removed {
             return true;
         }
@@ -253,12 +256,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut gives_back = ran.addresses.iter().any(|it| !kept.contains(it));
         if let Some(tracked) = self.tracked.get_mut(&ran.key) {
             // An address is free once no record names it, which may take more reconciles than one.
-            tracked.gave_up |= gives_back;
+            tracked.gave_up |= gives_back || end.broken_off;
+            tracked.unrecorded.append(&mut end.unrecorded);
         }
         // Also one that is refused may have given something up.
         let ended = matches!(end.outcome, Outcome::Settled | Outcome::Refused);
         if ended && let Some(tracked) = self.tracked.get_mut(&ran.key) {
             gives_back |= std::mem::take(&mut tracked.gave_up);
+            let unrecorded = std::mem::take(&mut tracked.unrecorded);
+            gives_back |= unrecorded.iter().any(|it| !kept.contains(it));
         }
         if end.outcome == Outcome::Settled
             && let Some(tracked) = self.tracked.get_mut(&ran.key)

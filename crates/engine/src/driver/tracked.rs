@@ -1,6 +1,7 @@
 //! What the loop remembers of a Service between reconciles, and what it takes the status for.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +24,8 @@ pub(super) struct Tracked {
     pub(super) accepted: Option<Accepted>,
     /// Whether it gave up an address since it was settled last.
     pub(super) gave_up: bool,
+    /// Addresses that it may have claimed since then in vain: they could not be recorded.
+    pub(super) unrecorded: Vec<IpAddr>,
     /// What we wrote last, until the source repeats it.
     pub(super) written: Option<Written>,
     pub(super) last_failure: Option<String>,

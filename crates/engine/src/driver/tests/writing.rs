@@ -213,3 +213,25 @@ async fn an_invalid_version_is_not_accepted_when_the_status_of_the_one_before_is
     assert_eq!(accepted.annotations, current.annotations);
     lab.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_was_given_up_before_it_was_recorded_goes_to_the_next_in_line() {
+    let lab = Lab::start(1, Vec::new()).await;
+    *lab.source.takes.lock().unwrap() = 0;
+    lab.apply(web("a")).await;
+    // By now it rests for so long that the other one is refused in between.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    *lab.source.takes.lock().unwrap() = usize::MAX;
+    lab.apply(web("b")).await;
+    lab.until("b refused", |rows| {
+        let addressed = rows[&key("b")].status.condition(ConditionType::Addressed);
+        addressed.is_some_and(|addressed| addressed.reason == Code::PoolExhausted)
+    })
+    .await;
+    lab.shelf.held.lock().unwrap().insert(uid("a"), 9);
+    lab.until("both programmed", |rows| {
+        programmed(rows, "a") && programmed(rows, "b")
+    })
+    .await;
+    lab.stop().await;
+}

@@ -8,6 +8,7 @@ use landfall_model::status::{ConditionType, ServiceStatus};
 use super::super::Writing;
 use super::events::Announced;
 use super::{Machine, Todo};
+use crate::held::addresses;
 use crate::report::{Event, ReportError};
 use crate::status::{Facts, compose};
 
@@ -115,6 +116,9 @@ impl<P: Provider> Machine<'_, P> {
     pub(super) fn written(&mut self, written: Result<(), ReportError>) -> Result<(), ReportError> {
         if matches!(written, Err(ReportError::Conflict { .. })) {
             self.end.writing = self.before;
+        }
+        if written.is_err() {
+            self.end.unrecorded = addresses(&self.write.0);
         }
         written?;
         let (status, finalize) = std::mem::take(&mut self.write);
