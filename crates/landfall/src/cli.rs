@@ -60,9 +60,9 @@ pub enum Command {
     Up(UpArgs),
     /// Serve the LoadBalancer Services of a Kubernetes cluster, as one of several replicas
     Controller(ControllerArgs),
-    /// Announce the addresses of a Kubernetes cluster from one node, by ARP and NDP
+    /// Announce the addresses of a Kubernetes cluster from one node, by ARP, NDP and BGP
     Speaker(SpeakerArgs),
-    /// List the Services of a running instance, or of a cluster
+    /// List Services of a running instance or a cluster, or the BGP sessions of a speaker
     Get(GetArgs),
     /// Explain one Service: spec, address, listeners and members, each with its reason
     Explain(ExplainArgs),
@@ -99,8 +99,8 @@ pub struct InstancesArgs {
     /// landfall.yaml: the provider instances and their address pools
     #[arg(long, value_name = "FILE", env = "LANDFALL_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Instead of landfall.yaml: one instance on OpenStack for all Services, configured by the
-    /// cloud.conf of cloud-provider-openstack
+    /// Instead of landfall.yaml: the cloud.conf of cloud-provider-openstack, for one instance on
+    /// OpenStack that serves Services without a class and those of the class landfall.dev/openstack
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub cloud_config: Option<PathBuf>,
     /// The name of the cluster: part of the names of all objects on OpenStack, and a label on
@@ -157,7 +157,8 @@ pub struct AdminArgs {
 /// The API server of a cluster instead of a running instance.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClusterArgs {
-    /// Read from the API server that this kubeconfig names, instead of from a running instance
+    /// The kubeconfig of a cluster to read. Without it, get, explain and plan connect to a running
+    /// instance, adopt and orphans to the cluster that kubectl uses
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig, instead of its current one

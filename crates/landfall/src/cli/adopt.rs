@@ -13,9 +13,9 @@ use super::{ChosenArgs, ClusterArgs, InstancesArgs, TextOutput};
     after_help = "Reads the cluster of the kubeconfig and the clouds of --cloud-config or \
                  --config, and changes nothing without --apply. Two controllers must never work on \
                  the same Services: stop the other one's first, that of cloud-provider-openstack \
-                 with enabled = false in [LoadBalancer] of its own cloud.conf, that of Exoscale \
-                 with loadBalancer.disabled in its file. A Lease shows whether a cloud \
-                 controller manager is at work, not which of its controllers.\n\n\
+                 with its flag --controllers=*,-service-lb-controller, that of Exoscale with \
+                 loadBalancer.disabled in its file. A Lease shows whether a cloud controller \
+                 manager is at work, not which of its controllers.\n\n\
                  --apply starts a controller, waits until it has taken over all Services that it \
                  can, and stops it; after that, or instead, start landfall controller with the \
                  same options.\n\n\
@@ -126,7 +126,7 @@ pub struct AdoptMetalLbArgs {
     /// Give back to MetalLB what was taken over
     #[arg(long)]
     pub back: bool,
-    /// Do what is shown
+    /// Take over as shown or, with --back, give back; needs --config
     #[arg(long, requires = "config")]
     pub apply: bool,
     #[command(flatten)]

@@ -126,10 +126,10 @@ pub enum Kind {
     /// Services of type LoadBalancer
     #[value(aliases = ["service", "svc"])]
     Services,
-    /// Sessions of a speaker with routers: BGP and BFD
+    /// Sessions of a speaker, or of `up`, with routers: BGP and BFD
     #[value(alias = "peer")]
     Peers,
-    /// Prefixes that a speaker announces by BGP
+    /// Prefixes that a speaker, or `up`, announces by BGP
     #[value(alias = "route")]
     Routes,
 }

@@ -129,11 +129,11 @@ pub struct ControllerArgs {
 /// The admission webhook for MetalLB's resources.
 #[derive(Clone, Debug, Args)]
 pub struct WebhookArgs {
-    /// Address at which the API server asks, before it writes a resource of MetalLB, whether it
-    /// contradicts others; default: nothing is asked
+    /// Address of the admission webhook, which refuses resources of MetalLB that contradict others;
+    /// default: no webhook
     #[arg(long, value_name = "ADDR", requires = "webhook_tls_dir")]
     pub webhook: Option<SocketAddr>,
-    /// A directory with tls.crt and tls.key for it; both are read again when they change
+    /// A directory with tls.crt and tls.key of the webhook; both are read again when they change
     #[arg(long, value_name = "DIR", requires = "webhook")]
     pub webhook_tls_dir: Option<PathBuf>,
 }

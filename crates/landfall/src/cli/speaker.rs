@@ -13,8 +13,9 @@ use super::{DEFAULT_SPEAKER_ADMIN, LogFormat};
 #[derive(Debug, Args)]
 #[command(
     after_help = "One speaker runs on each node, as a DaemonSet in the network of the node with \
-                 the capability NET_RAW, and NET_ADMIN where an instance has dataPlane: landfall. \
-                 It writes no Service and needs no Lease.\n\n\
+                 the capability NET_RAW; where an instance has dataPlane: landfall also NET_ADMIN, \
+                 and NET_BIND_SERVICE for ports below 1024. It writes no Service and takes part in \
+                 no leader election.\n\n\
                  Examples:\n  \
                  landfall speaker --node-name n1 --node-address 10.0.0.1 \
                  --membership-key-file /etc/landfall/membership/keys\n  \
@@ -40,8 +41,8 @@ pub struct SpeakerArgs {
     /// How speakers know of each other. All speakers must have the same setting
     #[arg(long, value_enum, default_value = "udp", value_name = "WAY")]
     pub membership: MembershipWay,
-    /// With --membership=lease: how long a node that ended is taken for alive, in seconds; its
-    /// Lease is renewed three times as often
+    /// With --membership=lease: seconds without a renewal of its Lease after which a node is
+    /// replaced, from 4 to 120; each Lease is renewed three times within them
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = lease_duration)]
     pub lease_duration: Duration,
     /// The UDP port of all speakers
@@ -59,26 +60,27 @@ pub struct SpeakerArgs {
     /// node.kubernetes.io/exclude-from-external-load-balancers
     #[arg(long)]
     pub ignore_exclude_lb: bool,
-    /// Take nodes that are cordoned as any other: do not ask routers to prefer other nodes before
-    /// a stop, and elect them with --require-able-nodes
+    /// Treat cordoned nodes like others: do not ask routers to prefer other nodes, and with
+    /// --require-able-nodes do not put them behind others
     #[arg(long)]
     pub ignore_cordon: bool,
-    /// Elect only nodes that are ready and have an interface that announces, and of these one that
-    /// is about to go (cordoned, or to be removed by the cluster autoscaler) or has no interface in
-    /// the subnet of the address only where no other is left. All speakers must have the same
-    /// setting, and none of MetalLB's may run beside them
+    /// Elect only nodes that are ready and have an interface that announces. Those that are
+    /// cordoned, or about to be removed by the cluster autoscaler, or without an interface in the
+    /// subnet of the address, are elected only where no other is left. All speakers must have the
+    /// same setting, and none of MetalLB's may run beside them
     #[arg(long)]
     pub require_able_nodes: bool,
     /// Accept sessions that configured routers begin, at this TCP port (usually 179, for which the
     /// process needs the capability to use ports below 1024)
     #[arg(long, value_name = "PORT")]
     pub bgp_listen: Option<u16>,
-    /// Announce nothing by BGP, and let other nodes answer for addresses, while this does not
-    /// answer with success three times in a row: kube-proxy's `http://127.0.0.1:10256/healthz`, for
-    /// example. Where it fails on all nodes, no node announces anything by BGP
+    /// A URL on this node that is requested every 2 s, such as kube-proxy's
+    /// `http://127.0.0.1:10256/healthz`. After three failures in a row, and until it succeeds, the
+    /// node announces nothing by BGP and other nodes answer for its addresses. Where it fails on
+    /// all nodes, no node announces anything by BGP
     #[arg(long, value_name = "URL", value_parser = health_url)]
     pub data_plane_health: Option<http::Uri>,
-    /// How long a stop waits once the routers were asked to prefer other nodes, in seconds; only
+    /// Seconds, at most 20, that a stop waits after routers were asked to prefer other nodes; only
     /// where a BGP session has routes that its router does not keep while a speaker restarts
     #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = drain_time)]
     pub drain_time: Duration,
@@ -110,7 +112,7 @@ pub enum MembershipWay {
     /// By Leases in the namespace of the speakers, where UDP between nodes is not allowed: a node
     /// that fails is replaced after the duration of its Lease
     Lease,
-    /// Not at all: every node is taken for alive, and none that fails is replaced. For the time in
+    /// Not at all: every node counts as alive, and none that fails is replaced. For the time in
     /// which Landfall's speakers replace MetalLB's, with its memberlist switched off
     Nodes,
 }

@@ -34,9 +34,9 @@ mod metallb;
 
 /// Said on standard error, whatever is printed.
 const WARNING: &str = "two controllers must never work on the same Services: stop the \
-                      other one's first (cloud-provider-openstack: enabled = false in \
-                      [LoadBalancer] of its cloud.conf; Exoscale's: loadBalancer.disabled in its \
-                      file)";
+                      other one's first (cloud-provider-openstack: \
+                      --controllers=*,-service-lb-controller; Exoscale's: \
+                      loadBalancer.disabled in its file)";
 
 /// The Lease of cloud-provider-openstack, and of other cloud controller managers.
 const REFERENCE: (&str, &str) = ("kube-system", "cloud-controller-manager");

@@ -78,8 +78,8 @@ const EXIT_STATUS: [(&str, &str); 4] = [
     ("0", "It worked."),
     (
         "1",
-        "Failure; one line on standard error gives the cause. check and plan: something in the \
-        manifests is invalid.",
+        "Failure; one line on standard error gives the cause. check, plan, adopt and orphans: what \
+        was checked is not in order.",
     ),
     ("2", "The command line is invalid."),
     ("130", "Ended by a second SIGINT or SIGTERM."),
