@@ -168,7 +168,8 @@ const ADVICE: &[(Code, &str)] = &[
     ),
     (
         Code::NotAnnounced,
-        "Create an L2Advertisement that is for the pool and the Service.",
+        "Create an L2Advertisement, or a BGPAdvertisement and a BGPPeer, for the pool and the \
+         Service.",
     ),
     (
         Code::NoEndpoints,
