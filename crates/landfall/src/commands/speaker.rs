@@ -127,7 +127,7 @@ fn announce(
     };
     Announcer::start(config, &lifetime.tasks, lifetime.cancel.clone()).context(
         "starting to announce; if the program may not have the capability, the image has lost the \
-         attributes of its files (docs/bare-metal.md, Installing the speakers)",
+         attributes of its files (docs/bare-metal.md, Installing)",
     )
 }
 
