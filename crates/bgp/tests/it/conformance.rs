@@ -291,9 +291,10 @@ fn text(result: impl Fn(&str, &str, &str) -> String) -> String {
     let mut text = String::from(
         "<!-- Written by crates/bgp/tests/it/conformance.rs; do not edit. -->\n\
         # Conformance of BGP\n\n\
-        Each row of kind B of the specification of MetalLB's behaviour, with the scenarios that\n\
-        play it with each program, in network namespaces, and the commit at which each passed;\n\
-        then the tests without a router, and what differs.\n",
+        What speakers do with BGP and BFD, in comparison with MetalLB: each row is a behaviour of\n\
+        MetalLB, with the scenarios that play it with FRR, BIRD and GoBGP as the router, in\n\
+        network namespaces, and the commit at which each passed; then the tests without a router,\n\
+        and the differences.\n",
     );
     for (program, name) in PROGRAMS {
         let here = played_with(program);

@@ -151,11 +151,12 @@ fn text(tests: &BTreeMap<u16, Vec<String>>, result: impl Fn(&str) -> String) -> 
         "<!-- Written by the scenarios (crates/exoscale/tests/scenarios/conformance.rs); do not \
         edit. -->\n\
         # Conformance of the Exoscale provider\n\n\
-        Each scenario of the specification is a test on a simulated Exoscale, of which every\n\
+        What the provider `exoscale` does, in comparison with Exoscale's cloud controller\n\
+        manager: each row is a scenario and a test on a simulated Exoscale, of which every\n\
         request and answer is validated against the published description of the API. None has\n\
         run on the real Exoscale.\n\n\
-        Class C: as Exoscale's own controller on the wire. S: safer. B: better. A cell names the\n\
-        commit at which the test passed.\n\n\
+        Class C: the same requests as Exoscale's controller. S: safer than it, on purpose. B:\n\
+        what it does not have. The result names the commit at which the test passed.\n\n\
         | | class | scenario | tests | result |\n|---|---|---|---|---|\n",
     );
     for (number, class, name) in ROWS {

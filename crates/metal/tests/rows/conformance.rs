@@ -140,11 +140,12 @@ fn text(tests: &BTreeMap<u16, Vec<Test>>, result: impl Fn(&Test, &str) -> String
     let mut text = String::from(
         "<!-- Written by the rows (crates/metal/tests/rows/conformance.rs); do not edit. -->\n\
         # Conformance of the bare metal provider\n\n\
-        Each row of the specification of MetalLB's behaviour, except those of BGP, with the\n\
-        tests that play it and the commit at which each passed. Kinds: U, a function without\n\
-        I/O; K, a controller and an API; N, packets in network namespaces. Tests of `landfall`\n\
-        run on a real kube-apiserver; those of `l2` and `speaker` whose kind is N have\n\
-        `arping`, `ndisc6`, `tcpdump` and real kernels as witnesses.\n\n\
+        What controller and speakers do on bare metal, in comparison with MetalLB: each row is a\n\
+        behaviour of MetalLB, with the tests that play it and the commit at which each passed.\n\
+        Those of BGP are in [bgp-conformance.md](bgp-conformance.md). Kinds: U, a function\n\
+        without I/O; K, a controller and an API; N, packets in network namespaces. Tests of\n\
+        `landfall` run on a real kube-apiserver; those of `l2` and `speaker` whose kind is N are\n\
+        verified by `arping`, `ndisc6`, `tcpdump` and real kernels.\n\n\
         *same*: as MetalLB. *differs*: on purpose; the table below says how.\n\n\
         | | kind | row | | test | result |\n|---|---|---|---|---|---|\n",
     );

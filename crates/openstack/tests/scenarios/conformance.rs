@@ -377,9 +377,11 @@ fn text(tests: &[String], table: &Table) -> String {
         "<!-- Written by the scenarios (crates/openstack/tests/scenarios/conformance.rs); do not \
         edit. -->\n\
         # Conformance of the OpenStack provider\n\n\
-        Each scenario of the specification is a test. It runs on a simulated cloud and, from the\n\
-        same code, on a real Keystone, Neutron and Octavia with the providers `amphora` and\n\
-        `ovn`, which have no virtual machines, so nothing is forwarded there.\n\n\
+        What the provider `openstack` does, in comparison with cloud-provider-openstack\n\
+        (\"the reference\"): each row is a scenario and a test, with its number in the\n\
+        project's specification. It runs on a simulated cloud and, from the same code, on the\n\
+        real programs of Keystone, Neutron and Octavia with the providers `amphora` and `ovn`.\n\
+        These have no virtual machines there, so no traffic is forwarded.\n\n\
         - `passed`, `failed`: the result of the last run of the row on this side, and the\n  \
         commit that it ran on. One without a commit is older than the record of commits.\n\
         - `passed in part`: the test leaves out a part of the row on this side.\n\
