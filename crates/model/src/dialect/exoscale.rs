@@ -29,8 +29,8 @@ pub(super) static DIALECT: Dialect = Dialect {
     marks: &[LOAD_BALANCER_ID, INSTANCE_POOL_ID],
     given_mark: Some(LOAD_BALANCER_ID),
     about: "\
-Interpreted as by Exoscale's cloud controller manager. A value that is refused leaves the one in use
-as it is, and keeps no other from being applied. Durations need a unit, and count whole seconds.",
+Interpreted as by Exoscale's cloud controller manager. If a value is refused, the one in use stays,
+and all other options are applied. Durations need a unit, and count whole seconds.",
     rows: ROWS,
 };
 

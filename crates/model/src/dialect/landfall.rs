@@ -27,7 +27,9 @@ pub(super) static DIALECT: Dialect = Dialect {
     marks: &[],
     given_mark: None,
     about: "\
-These work with every provider, or are refused with a reason if a provider does not support them.
+An option that a provider does not support is refused with a reason. Landfall's own data plane
+supports most of them; what others lack is in [openstack.md](openstack.md#limits),
+[exoscale.md](exoscale.md#what-an-nlb-cant-do) and [configuration.md](configuration.md#bare-metal).
 Invalid values and unknown keys are errors: the last valid version of the Service stays in effect,
 and its status reports the error.",
     rows: &join::<{ FIRST.len() + members::ROWS.len() }>(FIRST, members::ROWS),
@@ -140,8 +142,8 @@ const FIRST: &[OptionRow] = &[
     OptionRow {
         name: "target-type",
         takes: "`pod` or `node`",
-        default: "on OpenStack `targetType` of the instance, `node` by default; elsewhere what \
-                  the provider has",
+        default: "on OpenStack `targetType` of the instance, `node` by default; elsewhere the \
+                  one that the provider supports",
         summary: "What members are: ready pods with their own addresses and target ports, or nodes \
                  with their NodePorts. On OpenStack pods must be reachable from the load \
                  balancer's subnet.",

@@ -11,12 +11,12 @@ const INTRODUCTION: &str = "\
 # Annotations
 
 The options of a Service's load balancer beyond its `spec`. They are annotations in
-`metadata.annotations` of the Service.
+`metadata.annotations` of the Service. `landfall check -f` validates them.
 
-**One port.** An option marked \"port\" below applies to every port of the Service, or, with the
-port's name after a dot, to that port only: `landfall.dev/<option>.<port-name>`. A port's number
-works as well, and is the only way for a port without a name: `landfall.dev/drain.8080`. The value
-for a port takes precedence over the value for the Service, and its name over its number.
+**One port.** An option with \"port\" in the column \"of\" applies to every port of the Service, or,
+with the port's name after a dot, to that port only: `landfall.dev/<option>.<port-name>`. A port's
+number works as well, and is the only way for a port without a name: `landfall.dev/drain.8080`. The
+value for a port takes precedence over the value for the Service, and its name over its number.
 
 ```yaml
 metadata:
@@ -26,12 +26,12 @@ metadata:
     landfall.dev/tls-secret.web: web-tls
 ```
 
-**Ports without support.** An option of the whole Service is ignored on ports that don't support it
-(an HTTP option on a UDP port); if no port does, a warning is reported. Set for that port itself, it
-is an error.
+**Ports without support.** An option for the whole Service is ignored on ports that don't support it
+(an HTTP option on a UDP port); if no port does, a warning is reported. An option for one port that
+does not support it is an error.
 
-**Several dialects.** They can be mixed. If two disagree, the first one on this page takes
-precedence, with a warning.
+**Several dialects.** A Service may have annotations of several sections of this page. If two
+contradict each other, that of the earlier section takes precedence, with a warning.
 
 **Times** are numbers with units, the largest first: `250ms`, `30s`, `1m30s`, `2h`.
 ";

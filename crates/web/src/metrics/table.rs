@@ -220,17 +220,17 @@ metrics! {
     SPEAKER_ANNOUNCED = Gauge "metallb_speaker_announced" ["service", "protocol", "node", "ip"]
         "1 while this speaker announces the address for the Service; named as in MetalLB.";
     SPEAKER_FAILING = Gauge "landfall_speaker_failing_addresses" []
-        "Addresses that this speaker is to announce and cannot.";
+        "Addresses that this speaker should announce and can't.";
     SPEAKER_MEMBERS = Gauge "landfall_speaker_members" []
         "Live speakers, this one included.";
     SPEAKER_DIED = Counter "landfall_speaker_members_died" []
-        "Speakers that did not answer any more, as this one found.";
+        "Speakers that this one found to have failed.";
     SPEAKER_SUSPICIONS = Counter "landfall_speaker_suspicions" []
         "Suspicions of other speakers that this one raised.";
     SPEAKER_REFUTED = Counter "landfall_speaker_suspicions_refuted" []
         "Suspicions of this speaker that it refuted.";
     SPEAKER_PAUSES = Counter "landfall_speaker_pauses" []
-        "Times that this process did not run when it was to: the cores were busy.";
+        "Pauses in which this process was not scheduled because the cores were busy.";
     SPEAKER_REFUSED = Counter "landfall_speaker_datagrams_refused" ["reason"]
         "Datagrams of the membership that were refused: foreign, unknown_key, forged, replayed, \
         own_name (another speaker has the name of this node).";
@@ -239,7 +239,7 @@ metrics! {
     BGP_ANNOUNCED = Gauge "metallb_bgp_announced_prefixes_total" ["peer", "vrf"]
         "Prefixes that the router was sent and that were not withdrawn.";
     BGP_PENDING = Gauge "metallb_bgp_pending_prefixes_total" ["peer", "vrf"]
-        "Prefixes that the router is to have and was not sent.";
+        "Prefixes that the router was not sent yet.";
     BGP_RECEIVED = Counter "landfall_bgp_received_prefixes" ["peer", "vrf"]
         "Announcements of prefixes that came from the router, which are ignored.";
     BGP_MESSAGES = Counter "landfall_bgp_messages" ["peer", "vrf", "direction", "kind"]
@@ -260,7 +260,8 @@ pub fn reference() -> String {
     let mut page = String::from(
         "# Metrics\n\n\
         <!-- Written from the table in crates/web/src/metrics/table.rs; a test compares. -->\n\n\
-        `/metrics` on the admin address. Each answer is one consistent snapshot. A series is\n\
+        `/metrics` on the [admin endpoint](operating.md#admin-endpoint) of each process:\n\
+        controller, speaker and `up`. Each answer is one consistent snapshot. A series is\n\
         removed with the Service, listener, member or address pool that it describes.\n\n\
         The answer is OpenMetrics if the client accepts `application/openmetrics-text`, as\n\
         Prometheus does, otherwise the text format of Prometheus (0.0.4). It is compressed if\n\
@@ -273,8 +274,7 @@ pub fn reference() -> String {
         code of a reason. Counters of a listener or member start from 0 when it is created. \
         Series\n\
         by `class`, `reason` or `cause`, and histograms, appear with the first event that they\n\
-        count. A histogram costs its listener two additions to memory of the worker, and no \
-        lock.\n\n\
+        count.\n\n\
         | metric | type | labels | meaning |\n\
         |---|---|---|---|\n",
     );
@@ -299,9 +299,9 @@ pub fn reference() -> String {
         `deploy/monitoring/rules.yaml` has alert rules for Prometheus: Services without\n\
         traffic, pools that run out of members or addresses, problems of the sources,\n\
         shortages, a control loop that is stuck; and for bare metal routers without a\n\
-        session, BFD, prefixes and addresses that are not announced, addresses that several\n\
-        nodes answer for, speakers that do not see each other. For Grafana there is\n\
-        `deploy/monitoring/bare-metal.json`.\n",
+        session or BFD, prefixes and addresses that are not announced, addresses that several\n\
+        nodes answer for, and speakers that do not reach each other. For Grafana there is a\n\
+        dashboard for bare metal, `deploy/monitoring/bare-metal.json`.\n",
     );
     page
 }
