@@ -137,6 +137,39 @@ fn values_of_speakers_are_passed_on_and_wrong_ones_refused() {
 }
 
 #[test]
+fn speakers_that_routers_connect_to_may_use_their_port_and_have_the_time_for_a_drain() {
+    let values = [
+        ENABLED,
+        "speaker.bgpListen=179",
+        r#"speaker.dataPlaneHealth="http://127.0.0.1:10256/healthz""#,
+        "speaker.drainTime=20",
+    ];
+    let chart = rendered("landfall", &values).unwrap();
+    let pod = pod(&chart);
+    let arguments = pod["containers"][0]["args"].as_array().unwrap();
+    for argument in [
+        "--bgp-listen=179",
+        "--data-plane-health=http://127.0.0.1:10256/healthz",
+        "--drain-time=20",
+    ] {
+        assert!(
+            arguments.contains(&json!(argument)),
+            "{argument}: {arguments:?}"
+        );
+    }
+    assert_eq!(pod["terminationGracePeriodSeconds"], 27);
+    let capabilities = &pod["containers"][0]["securityContext"]["capabilities"];
+    assert_eq!(capabilities["add"], json!(["NET_RAW", "NET_BIND_SERVICE"]));
+    for (value, reported) in [
+        ("speaker.bgpListen=0", "/speaker/bgpListen"),
+        ("speaker.drainTime=21", "/speaker/drainTime"),
+    ] {
+        let refusal = rendered("landfall", &[ENABLED, value]).unwrap_err();
+        assert!(refusal.contains(reported), "{value}: {refusal}");
+    }
+}
+
+#[test]
 fn without_roles_speakers_get_none_and_another_namespace_of_resources_is_theirs() {
     let without = [ENABLED, SERVING, r#"rbac={"create":false}"#];
     let names = names_of_speakers(&rendered("landfall", &without).unwrap());
