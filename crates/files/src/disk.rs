@@ -2,6 +2,7 @@
 //!
 //! Everything here blocks, and nothing here decides what a finding means.
 
+mod places;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,6 +17,7 @@ use landfall_engine::parallel;
 use landfall_model::reason::{Code, Reason};
 
 use crate::catalog::{File, Finding, Survey};
+use places::Places;
 #[cfg(feature = "memory")]
 pub(crate) use read::decode;
 use read::{Print, beginning, io_reason, read_all, read_file};
@@ -45,6 +47,7 @@ pub(crate) struct Disk {
     streams: BTreeSet<Arc<str>>,
     /// Paths among those given that are folders.
     folders: BTreeSet<PathBuf>,
+    places: Places,
 }
 
 /// One look around.
@@ -92,6 +95,15 @@ impl Disk {
             has_looked: false,
             streams: BTreeSet::new(),
             folders: BTreeSet::new(),
+            places: Places::default(),
+        }
+    }
+
+    /// Takes in that something is on record that stands in no file: a folder without manifests may
+    /// not be the one that held it.
+    pub(crate) fn doubt_folders(&mut self) {
+        for folder in &self.folders {
+            self.places.doubt(folder.clone());
         }
     }
 
@@ -132,6 +144,7 @@ impl Disk {
                 Ok(metadata) if metadata.is_file() => {
                     let real = look.behind(&path);
                     self.file(&path, real, &metadata, &mut taken, &mut look);
+                    self.places.found(folder_of(&path));
                 }
                 Ok(metadata) => self.pipe(&path, &metadata, &mut look),
                 Err(error) => self.absent(&path, &error, &mut look),
@@ -141,6 +154,11 @@ impl Disk {
         let present: HashSet<&Arc<str>> = look.survey.files.iter().map(|file| &file.name).collect();
         self.seen.retain(|name, _| present.contains(name));
         self.files.retain(|name| present.contains(name));
+        let unlisted = &look.survey.unlisted;
+        self.places.retain(|folder| {
+            let is_inside = |unlisted: &Arc<str>| folder.starts_with(&**unlisted);
+            look.folders.contains(folder) || unlisted.iter().any(is_inside)
+        });
         self.has_looked = true;
         look
     }
@@ -153,8 +171,11 @@ impl Disk {
             // A folder that is gone may be a volume that is not mounted. Withdrawing everything
             // that was in it takes emptying it.
             look.survey.unlisted.push(name.clone());
-        } else if error.kind() != io::ErrorKind::NotFound || !is_gone(path) {
+        } else if !is_gone(path, error) {
             let finding = Finding::Unreadable(reason);
+            return look.survey.files.push(File { name, finding });
+        } else if self.files.contains(&name) && self.places.is_doubtful(folder_of(path)) {
+            let finding = Finding::Unreadable(places::missing(&name));
             return look.survey.files.push(File { name, finding });
         }
         look.survey.troubles.insert(name, reason);
@@ -171,13 +192,7 @@ impl Disk {
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries = match entries {
             Ok(entries) => entries,
-            Err(error) => {
-                let name = name_of(folder);
-                let reason = io_reason(&name, "the folder can't be listed", &error);
-                look.survey.unlisted.push(name.clone());
-                look.survey.troubles.insert(name, reason);
-                return;
-            }
+            Err(error) => return look.unlisted(folder, &error),
         };
         entries.sort_by_cached_key(fs::DirEntry::file_name);
         // Found once for all files in it: thousands of them are checked every time.
@@ -185,42 +200,71 @@ impl Disk {
         if let Some(real) = &real_folder {
             look.folders.insert(real.clone());
         }
+        // Names with a dot in front are editors' and kubelets' own business.
+        let is_hidden =
+            |it: &fs::DirEntry| it.file_name().as_encoded_bytes().first() == Some(&b'.');
+        entries.retain(|it| !is_hidden(it));
+        let (before, is_bare) = (look.survey.files.len(), entries.is_empty());
         for entry in entries {
-            let path = entry.path();
-            // Names with a dot in front are editors' and kubelets' own business.
-            if entry.file_name().as_encoded_bytes().first() == Some(&b'.') {
-                continue;
+            self.entry(&entry, real_folder.as_deref(), depth, taken, look);
+        }
+        if look.survey.files.len() > before {
+            self.places.found(folder);
+        } else if is_bare && self.places.is_doubtful(folder) {
+            let name = name_of(folder);
+            look.survey.unlisted.push(name.clone());
+            let doubt = places::doubt(&name);
+            look.survey.troubles.insert(name, doubt);
+        }
+    }
+
+    /// Takes in what stands in a folder, which is really there: `real_folder`.
+    fn entry(
+        &mut self,
+        entry: &fs::DirEntry,
+        real_folder: Option<&Path>,
+        depth: usize,
+        taken: &mut HashSet<PathBuf>,
+        look: &mut DiskSurvey,
+    ) {
+        let path = entry.path();
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => {
+                let known = self.files.contains(&name_of(&path));
+                if known || !self.recursive && is_manifest(&path) {
+                    look.not_a_file(&path, &metadata);
+                }
+                if self.recursive && depth < FOLDER_DEPTH {
+                    self.folder(&path, depth + 1, taken, look);
+                }
             }
-            match fs::metadata(&path) {
-                Ok(metadata) if metadata.is_dir() => {
-                    let known = self.files.contains(&name_of(&path));
-                    if known || !self.recursive && is_manifest(&path) {
-                        look.not_a_file(&path, &metadata);
-                    }
-                    if self.recursive && depth < FOLDER_DEPTH {
-                        self.folder(&path, depth + 1, taken, look);
-                    }
-                }
-                Ok(metadata) if metadata.is_file() && is_manifest(&path) => {
-                    let is_link = entry.file_type().map_or(true, |kind| kind.is_symlink());
-                    let real = match &real_folder {
-                        Some(folder) if !is_link => Some(folder.join(entry.file_name())),
-                        Some(_) | None => look.behind(&path),
-                    };
-                    self.file(&path, real, &metadata, taken, look);
-                }
-                Err(error) if is_manifest(&path) && !is_gone(&path) => {
+            Ok(metadata) if metadata.is_file() && is_manifest(&path) => {
+                let is_link = entry.file_type().map_or(true, |kind| kind.is_symlink());
+                let real = match real_folder {
+                    Some(folder) if !is_link => Some(folder.join(entry.file_name())),
+                    Some(_) | None => look.behind(&path),
+                };
+                self.file(&path, real, &metadata, taken, look);
+            }
+            Err(error) if !is_gone(&path, &error) => {
+                if is_manifest(&path) {
                     let name = name_of(&path);
                     let reason = io_reason(&name, "can't be read", &error);
                     let finding = Finding::Unreadable(reason);
                     look.survey.files.push(File { name, finding });
                 }
-                Ok(metadata) if !metadata.is_file() && is_manifest(&path) => {
-                    look.not_a_file(&path, &metadata);
+                // A link into nowhere is a folder only if it was one.
+                let may_be_folder =
+                    error.kind() != io::ErrorKind::NotFound || self.places.has(&path);
+                if self.recursive && depth < FOLDER_DEPTH && may_be_folder {
+                    look.unlisted(&path, &error);
                 }
-                // Not a manifest by its name, or gone.
-                Ok(_) | Err(_) => {}
             }
+            Ok(metadata) if !metadata.is_file() && is_manifest(&path) => {
+                look.not_a_file(&path, &metadata);
+            }
+            // Not a manifest by its name, or gone.
+            Ok(_) | Err(_) => {}
         }
     }
 
@@ -317,6 +361,14 @@ impl DiskSurvey {
         }
     }
 
+    /// Notes that it is not known what is in a folder.
+    fn unlisted(&mut self, folder: &Path, error: &io::Error) {
+        let name = name_of(folder);
+        let reason = io_reason(&name, "the folder can't be listed", error);
+        self.survey.unlisted.push(name.clone());
+        self.survey.troubles.insert(name, reason);
+    }
+
     /// Notes that something else is where a file is to be, so that what was in the file stays.
     fn not_a_file(&mut self, path: &Path, metadata: &Metadata) {
         let name = name_of(path);
@@ -353,11 +405,14 @@ impl DiskSurvey {
     }
 }
 
-/// Whether a path that can't be found was deleted: its folder is there, and no link into nowhere is
-/// left of it, which would be one that is just being turned.
-fn is_gone(path: &Path) -> bool {
-    let folder = folder_of(path);
-    folder.is_dir() && fs::symlink_metadata(path).is_err()
+/// Whether a path was deleted that could not be asked for, for this reason: its folder is there, and
+/// no link into nowhere is left of it, which would be one that is just being turned. Any other error
+/// says nothing about what is there.
+fn is_gone(path: &Path, error: &io::Error) -> bool {
+    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    is_missing(error)
+        && folder_of(path).is_dir()
+        && fs::symlink_metadata(path).is_err_and(|error| is_missing(&error))
 }
 
 fn folder_of(path: &Path) -> &Path {

@@ -67,6 +67,15 @@ impl Default for Scanner {
 }
 
 impl Scanner {
+    /// Takes in that something is on record that stands in no file.
+    pub(crate) fn doubt_folders(&mut self) {
+        match &mut self.files {
+            Files::Disk(disk) => disk.doubt_folders(),
+            #[cfg(feature = "memory")]
+            Files::Memory(_) => {}
+        }
+    }
+
     /// Looks until every folder is watched in which a change could matter, or a few times.
     pub(crate) fn scan(&mut self, stdin: &mut dyn Read) -> Scan {
         let began = Instant::now();

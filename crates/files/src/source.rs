@@ -164,6 +164,11 @@ impl Manifests {
         manifests.hints = hints;
         manifests.unwatched = unwatched;
         manifests.take_in(scan);
+        if manifests.misses_recorded() {
+            manifests.scanner.doubt_folders();
+            let again = manifests.scanner.scan(&mut io::empty());
+            manifests.take_in(again);
+        }
         Ok((manifests, store))
     }
 
@@ -199,6 +204,17 @@ impl Manifests {
             hold_check: Instant::now() + HOLD,
             not_held: None,
         }
+    }
+
+    /// Whether something is on record that stands in no file.
+    fn misses_recorded(&self) -> bool {
+        let found = self.catalog.changes();
+        let is_found = |key: ObjectKey| matches!(found.get(&key), Some(Some(_)));
+        self.store.with(|registry| {
+            let mut services = registry.unverified().cloned().map(ObjectKey::Service);
+            let mut pools = registry.pools().keys().cloned().map(ObjectKey::Pool);
+            !services.all(is_found) || !pools.all(is_found)
+        })
     }
 
     /// Looks also when this is raised, whatever changed.

@@ -338,3 +338,104 @@ fn every_folder_in_which_a_change_could_matter_is_named() {
         ]
     );
 }
+
+/// Puts another folder in the place of one, as a mount or its end does.
+fn swap(folder: &Path) {
+    let away = folder.with_extension("away");
+    fs::rename(folder, &away).unwrap();
+    fs::create_dir(folder).unwrap();
+}
+
+fn swap_back(folder: &Path) {
+    fs::remove_dir(folder).unwrap();
+    fs::rename(folder.with_extension("away"), folder).unwrap();
+}
+
+#[test]
+fn a_folder_in_whose_place_an_empty_one_is_says_nothing_about_its_files() {
+    let home = folder();
+    let (given, nested) = (home.path().join("given"), home.path().join("given/nested"));
+    for (swapped, file) in [(&given, "a.yaml"), (&nested, "nested/b.yaml")] {
+        put(&given.join("a.yaml"), NODE);
+        put(&given.join("nested/b.yaml"), NODE);
+        let mut disk = Disk::new(vec![given.clone()], true, None);
+        assert_eq!(look(&mut disk).survey.unlisted, []);
+        swap(swapped);
+        for _ in 0..2 {
+            let found = look(&mut disk);
+            assert_eq!(found.survey.unlisted, [name_of(swapped)]);
+            assert!(found.survey.troubles.contains_key(&name_of(swapped)));
+        }
+        swap_back(swapped);
+        let found = look(&mut disk);
+        assert_eq!(found.survey.unlisted, []);
+        assert!(
+            findings(&found, &given)
+                .iter()
+                .any(|it| it.starts_with(file))
+        );
+        // One that was emptied is the same folder, and so is one that was removed.
+        fs::remove_file(given.join(file)).unwrap();
+        assert_eq!(look(&mut disk).survey.unlisted, []);
+    }
+    let mut disk = Disk::new(vec![given.clone()], true, None);
+    put(&nested.join("b.yaml"), NODE);
+    look(&mut disk);
+    fs::remove_dir_all(&nested).unwrap();
+    assert_eq!(look(&mut disk).survey.unlisted, []);
+    fs::create_dir(&nested).unwrap();
+    assert_eq!(look(&mut disk).survey.unlisted, [], "it held nothing since");
+}
+
+#[test]
+fn a_given_file_that_is_missing_in_another_folder_is_unreadable() {
+    let home = folder();
+    let (given, file) = (home.path().join("given"), home.path().join("given/a.yaml"));
+    put(&file, NODE);
+    let mut disk = Disk::new(vec![file.clone()], false, None);
+    look(&mut disk);
+    swap(&given);
+    for _ in 0..2 {
+        let found = look(&mut disk);
+        let [File { finding, .. }] = &found.survey.files[..] else {
+            panic!("{found:?}");
+        };
+        assert!(matches!(finding, Finding::Unreadable(_)));
+    }
+    swap_back(&given);
+    assert_eq!(findings(&look(&mut disk), &given), ["a.yaml 1"]);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(findings(&look(&mut disk), &given), [""; 0]);
+}
+
+#[test]
+fn an_empty_folder_is_doubted_where_something_is_on_record_until_a_manifest_is_in_it() {
+    let home = folder();
+    let mut disk = Disk::new(vec![home.path().to_owned()], false, None);
+    assert_eq!(look(&mut disk).survey.unlisted, []);
+    disk.doubt_folders();
+    assert_eq!(look(&mut disk).survey.unlisted, [name_of(home.path())]);
+    put(&home.path().join("empty.yaml"), "# Nothing.\n");
+    assert_eq!(look(&mut disk).survey.unlisted, []);
+    fs::remove_file(home.path().join("empty.yaml")).unwrap();
+    assert_eq!(look(&mut disk).survey.unlisted, []);
+}
+
+#[test]
+fn an_error_of_a_file_says_nothing_about_whether_it_is_there() {
+    let home = folder();
+    let file = home.path().join("web.yaml");
+    put(&file, NODE);
+    let other = io::Error::from(io::ErrorKind::PermissionDenied);
+    let missing = || io::Error::from(io::ErrorKind::NotFound);
+    fs::remove_file(&file).unwrap();
+    assert!(is_gone(&file, &missing()));
+    assert!(!is_gone(&file, &other));
+    // A name that no file can have: it can't be asked for.
+    let endless = home.path().join("x".repeat(300) + ".yaml");
+    assert!(!is_gone(&endless, &missing()));
+    let mut disk = Disk::new(vec![home.path().to_owned()], true, None);
+    symlink(home.path().join("loop"), home.path().join("loop")).unwrap();
+    let found = look(&mut disk);
+    assert_eq!(found.survey.unlisted, [name_of(&home.path().join("loop"))]);
+}

@@ -10,7 +10,7 @@ use landfall_model::status::ServiceStatus;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::stage::{Running, Stage, key, namespace, service, status};
+use crate::stage::{Running, Stage, key, namespace, pool, service, status};
 
 #[tokio::test]
 async fn what_is_written_comes_back_once_and_only_if_it_is_new() {
@@ -176,6 +176,7 @@ async fn everything_is_remembered_after_a_kill() {
 async fn a_manifest_removed_while_nothing_ran_is_deleted_at_the_next_start() {
     let stage = Stage::new();
     stage.put("web.yaml", &service("web", 80));
+    stage.put("rest.yaml", "# The folder is the same.\n");
     let mut running = stage.start().await;
     running.claim("web", 2).await;
     running.kill().await;
@@ -192,6 +193,32 @@ async fn a_manifest_removed_while_nothing_ran_is_deleted_at_the_next_start() {
 
     let mut running = stage.start().await;
     assert_eq!(running.received(), ["Synced"]);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_empty_at_a_start_keeps_what_is_on_record_until_a_file_is_in_it() {
+    let stage = Stage::new();
+    stage.put("web.yaml", &service("web", 80));
+    stage.put("pools.yaml", &pool("edge", "192.0.2.0/28"));
+    let mut running = stage.start().await;
+    running.claim("web", 2).await;
+    running.kill().await;
+    stage.remove("web.yaml");
+    stage.remove("pools.yaml");
+
+    let mut running = stage.start().await;
+    assert!(!running.row("web").deleting);
+    assert!(running.has_received("Pool edge 192.0.2.0/28"));
+    running
+        .until("the folder is reported", |running| {
+            running.problem("manifests").contains("may not be mounted")
+        })
+        .await;
+    stage.put("empty.yaml", "# Nothing any more.\n");
+    running
+        .until_received("Service web 80 127.0.0.2 finalized deleting")
+        .await;
+    running.until_received("PoolGone edge").await;
 }
 
 #[tokio::test]
