@@ -426,7 +426,7 @@ impl Manifests {
         }
         problems.extend(self.not_held.as_ref().map(|why| {
             Reason::error(Code::StateNotWritten, why.clone())
-                .remedy("traffic continues; the directory is locked again once it is free")
+                .remedy("traffic continues; it is attempted again every second")
         }));
         let pools = self.unverified_pools.iter();
         let mut unverified: Vec<String> =

@@ -46,7 +46,7 @@ const MIGRATED: &str = "state.json.migrated";
 const LOCK: &str = "lock";
 
 /// Our own files.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     journal::JOURNAL,
     journal::FRESH,
     journal::FOREIGN,
@@ -56,6 +56,8 @@ const OWN: [&str; 9] = [
     LOCK,
     SNAPSHOT,
     SNAPSHOT_FRESH,
+    "hash.secret",
+    "takeover.sock",
 ];
 
 /// What a replica of a cluster served last, and its successor while that is written.
@@ -287,13 +289,30 @@ impl StateDir {
         self.folder.join(journal::JOURNAL)
     }
 
-    /// Makes sure that the directory is the one that is held: it may have been removed or replaced,
-    /// and then another process can hold the one that has its name now. Takes hold of that and puts
-    /// all that is remembered into it. Returns whether that was needed.
+    /// Makes sure that the directory is the one that is held, with the journal in it. Returns
+    /// whether something had to be written again.
     ///
     /// # Errors
     /// Another process holds it, or it can't be made or written.
     pub(crate) fn keep_hold(&mut self) -> Result<bool, StateError> {
+        if self.keep_folder()? {
+            return Ok(true);
+        }
+        let restored = self.journal.restore();
+        let restored = restored.map_err(|fault| located(&self.folder, fault))?;
+        if restored {
+            tracing::warn!(
+                journal = %self.path().display(),
+                "another program removed or changed the journal; it was written again"
+            );
+        }
+        Ok(restored)
+    }
+
+    /// Makes sure that the directory is the one that is held: it may have been removed or replaced,
+    /// and then another process can hold the one that has its name now. Takes hold of that and puts
+    /// all that is remembered into it. Returns whether that was needed.
+    fn keep_folder(&mut self) -> Result<bool, StateError> {
         let is_held = !self.is_named || is_same(&self.folder.join(LOCK), &self.lock);
         if is_held && !self.owes_journal {
             return Ok(false);
@@ -316,7 +335,7 @@ impl StateDir {
     /// before is lost.
     pub(crate) fn commit(&mut self, changes: &Changes) -> Result<(), StateError> {
         // Never into a directory that another process holds.
-        self.keep_hold()?;
+        self.keep_folder()?;
         let committed = self.journal.commit(changes);
         committed.map_err(|fault| located(&self.folder, fault))
     }

@@ -191,6 +191,26 @@ impl Journal {
         self.replace(&Changes::new(), None, is_foreign)
     }
 
+    /// Writes the journal again where another program has removed, replaced or cut it off. Returns
+    /// whether that was needed. After a failure the next commit is to find out what is there.
+    pub(crate) fn restore(&mut self) -> Result<bool, Fault> {
+        let Tail::Clean(medium) = &self.tail else {
+            return Ok(false);
+        };
+        if self.is_in_place(medium.print()) {
+            return Ok(false);
+        }
+        self.tail = Tail::Lost;
+        self.rewrite(&Changes::new(), None).map(|()| true)
+    }
+
+    /// Whether the file that is open, of which this is the print, has the journal's name, and ends
+    /// where the journal does.
+    fn is_in_place(&self, print: Option<Print>) -> bool {
+        let is_whole = print.is_none_or(|(_, _, size)| size == self.end.place);
+        self.folder.print(JOURNAL) == print && is_whole
+    }
+
     /// Writes the journal again as soon as it is worth it, however small it is.
     #[cfg(any(test, feature = "memory"))]
     pub(super) fn compact_soon(&mut self) {
@@ -200,8 +220,7 @@ impl Journal {
     fn append(&mut self, changes: &Changes) -> Result<(), Fault> {
         let end = self.end;
         let print = self.medium()?.print();
-        let is_whole = print.is_none_or(|(_, _, size)| size == end.place);
-        if self.folder.print(JOURNAL) != print || !is_whole {
+        if !self.is_in_place(print) {
             // It was removed, replaced or cut off by another program: all of it is written again.
             self.tail = Tail::Lost;
             return self.rewrite(changes, None);

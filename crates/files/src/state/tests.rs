@@ -375,6 +375,12 @@ fn a_journal_that_is_removed_replaced_or_cut_off_underneath_is_written_again() {
         let folder = tempfile::tempdir().unwrap();
         let (mut state, _) = StateDir::open(folder.path()).unwrap();
         write(&mut state, &[row("web")]);
+        // Also where nothing is written any more.
+        meddle(&state.path());
+        assert!(state.keep_hold().unwrap());
+        assert!(!state.keep_hold().unwrap());
+        let text = fs::read_to_string(state.path()).unwrap();
+        assert!(text.contains("web"), "{text}");
         meddle(&state.path());
         write(&mut state, &[row("dns")]);
         drop(state);
