@@ -1,16 +1,17 @@
 //! The source: reads files when something changes, and sends facts about what differs.
 
+mod remembering;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
 
 use jiff::Timestamp;
 use landfall_model::ServiceKey;
-use landfall_model::reason::{Code, Reason};
+use landfall_model::reason::Reason;
 use landfall_model::rows::Fact;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -30,15 +31,10 @@ use crate::scanner::{Files, Scan, Scanner, routine, unwatched};
 use crate::state::{StateDir, StateError};
 use crate::store::ManifestStore;
 use crate::watch::{self, Hint, Hints};
-
-/// How often it is looked whether the state directory is still the one that is held.
-const HOLD: Duration = Duration::from_secs(1);
+use remembering::HOLD;
 
 /// The name under which problems of watching are reported.
 const WATCHING: &str = "file watching";
-
-/// The largest number of kept Services that are listed.
-const NAMED: usize = 5;
 
 /// What to serve, and where to remember it.
 #[derive(Clone, Debug, Default)]
@@ -101,6 +97,8 @@ pub struct Manifests {
     hold_check: Instant,
     /// Why it is not.
     not_held: Option<String>,
+    /// Whether the disk of the state did not answer in time.
+    is_disk_silent: bool,
 }
 
 /// The receiver of the facts is gone.
@@ -203,6 +201,7 @@ impl Manifests {
             unwatched: None,
             hold_check: Instant::now() + HOLD,
             not_held: None,
+            is_disk_silent: false,
         }
     }
 
@@ -275,14 +274,6 @@ impl Manifests {
                 () = tokio::time::sleep_until(next_scan) => return Ok(true),
             }
         }
-    }
-
-    /// Looks whether the state directory is still held. Returns whether that is news.
-    async fn check_hold(&mut self) -> bool {
-        let before = self.not_held.take();
-        self.not_held = self.store.keep_hold().await;
-        self.hold_check = Instant::now() + HOLD;
-        self.not_held != before
     }
 
     fn record(&mut self, hint: &Hint) {
@@ -412,39 +403,6 @@ impl Manifests {
         }
         sender.report(self.reported.problems(problems)).await
     }
-
-    /// Makes durable what changed without a waiting caller: Services that came and went.
-    /// After a failure only a survey tries again. Returns whether the problem to report
-    /// has changed.
-    async fn remember(&mut self, has_looked: bool) -> bool {
-        let mut problems = Vec::new();
-        if let Some(error) = self.store.flush(has_looked).await {
-            problems.push(
-                Reason::error(Code::StateNotWritten, error.to_string())
-                    .remedy("make room or correct the permissions; it is retried"),
-            );
-        }
-        problems.extend(self.not_held.as_ref().map(|why| {
-            Reason::error(Code::StateNotWritten, why.clone())
-                .remedy("traffic continues; it is attempted again every second")
-        }));
-        let pools = self.unverified_pools.iter();
-        let mut unverified: Vec<String> =
-            pools.map(|name| format!("IPAddressPool {name}")).collect();
-        let count = self.store.with(|registry| {
-            let services = registry.unverified();
-            let count = services.len() + unverified.len();
-            unverified.extend(services.take(NAMED).map(ToString::to_string));
-            count
-        });
-        if count > 0 {
-            unverified.truncate(NAMED);
-            problems.push(incomplete(unverified, count));
-        }
-        let is_news = problems != self.state_problems;
-        self.state_problems = problems;
-        is_news
-    }
 }
 
 /// Reads what is remembered while `scan` reads the manifests: each takes as long as the other, and
@@ -476,23 +434,6 @@ async fn next_hint(hints: Option<&mut Hints>) -> Hint {
         },
         None => std::future::pending().await,
     }
-}
-
-fn incomplete(mut named: Vec<String>, count: usize) -> Reason {
-    if count > named.len() {
-        named.push(format!("{} more", count - named.len()));
-    }
-    Reason::warning(
-        Code::ServingPreviousVersion,
-        format!(
-            "in no readable file, and kept as recorded: {}",
-            named.join(", ")
-        ),
-    )
-    .remedy(
-        "fix the files that can't be read and delete empty ones; then these objects are served or \
-        removed",
-    )
 }
 
 // === impl FactSender ===

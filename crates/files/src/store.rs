@@ -142,9 +142,15 @@ impl ManifestStore {
         self.shared.with(|state| state.failure.clone())
     }
 
-    /// Makes sure that the state directory is still held, and is there. Returns why not.
+    /// Whether the disk is at work, or does not answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.shared.disk.try_lock().is_err()
+    }
+
+    /// Makes sure that the state directory is still held, and is there. Returns why not. While the
+    /// disk is busy, there is nothing to find out.
     pub(crate) async fn keep_hold(&self) -> Option<String> {
-        let mut disk = self.shared.disk.clone().lock_owned().await;
+        let mut disk = self.shared.disk.clone().try_lock_owned().ok()?;
         let kept = self.blocking().run(move || {
             let kept = disk.as_mut().map(StateDir::keep_hold)?;
             kept.err().map(|error| error.to_string())

@@ -1,7 +1,9 @@
 //! Standard input, which a test can't give to the process it runs in.
 
 use std::io::Cursor;
+use std::time::Duration;
 
+use landfall_model::reason::Code;
 use landfall_model::rows::Fact;
 
 use super::*;
@@ -124,7 +126,26 @@ async fn an_edit_is_reported_while_the_disk_is_busy() {
     };
     assert_eq!(row.ports[0].port.get(), 8080);
     assert!(store.with(|registry| registry.has_unwritten()));
+    // The disk is not waited for without end either.
+    let silence = |fact: &Fact| match fact {
+        Fact::SourceProblems { reasons, .. } => reasons
+            .iter()
+            .any(|it| it.code == Code::StateNotWritten && it.message.contains("does not answer")),
+        _ => false,
+    };
+    while !silence(&facts.recv().await.unwrap()) {}
+    let began = Instant::now();
+    std::fs::write(&file, SERVICE.replace("port: 80", "port: 9090")).unwrap();
+    asked.notify_one();
+    let Some(Fact::Service(row)) = facts.recv().await else {
+        panic!("no Service");
+    };
+    assert_eq!(row.ports[0].port.get(), 9090);
+    assert_eq!(began.elapsed(), Duration::ZERO);
     drop(disk);
+    let is_over =
+        |fact: &Fact| matches!(fact, Fact::SourceProblems { reasons, .. } if reasons.is_empty());
+    while !is_over(&facts.recv().await.unwrap()) {}
     cancel.cancel();
     running.await.unwrap();
 }
