@@ -13,8 +13,9 @@ use crate::wire;
 use crate::wire::open::Offer;
 use crate::wire::received::Context;
 
-/// How long an OPEN of the router may take. RFC 4271 suggests four minutes, but says that it is a
-/// suggestion: a router that is silent for half a minute is not there.
+/// How long an OPEN of the router may take, and the KEEPALIVE after it without a hold time. RFC
+/// 4271 suggests four minutes, but says that it is a suggestion: a router that is silent for half
+/// a minute is not there.
 const OPEN_HOLD: Duration = Duration::from_secs(30);
 
 /// For how long a router may take nothing at least (RFC 9687).
@@ -112,7 +113,7 @@ impl Link {
     pub fn confirm(&mut self, agreed: Agreed, now: Instant) {
         self.outbox.push_back(wire::keepalive());
         self.hold = agreed.hold;
-        self.restart_hold(now);
+        self.hold_at = Some(now + self.timeout());
         self.keepalive_at = (!agreed.keepalive.is_zero()).then(|| now + agreed.keepalive);
         self.phase = Phase::OpenConfirm(Box::new(agreed));
     }
@@ -133,6 +134,16 @@ impl Link {
         let message = left.get(..length).unwrap_or_default().to_vec();
         self.taken += length;
         Ok(Some(message))
+    }
+
+    /// Returns how long a message may take while the session is not established. Without a hold
+    /// time a router that never confirms would keep it from coming up for ever.
+    fn timeout(&self) -> Duration {
+        if self.hold.is_zero() {
+            OPEN_HOLD
+        } else {
+            self.hold
+        }
     }
 
     /// Notes that a message was received.
@@ -200,7 +211,7 @@ impl Link {
         let is_over = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if is_over(self.hold_at) {
             let why = Notification::new(code::HOLD_TIMER, 0, []);
-            return Some((why, SessionError::HoldTimer(self.hold)));
+            return Some((why, SessionError::HoldTimer(self.timeout())));
         }
         if is_over(self.stuck_at) {
             let why = Notification::new(code::SEND_HOLD_TIMER, 0, []);

@@ -415,6 +415,27 @@ fn without_a_hold_time_a_session_waits_for_nothing() {
 }
 
 #[test]
+fn without_a_hold_time_a_router_that_never_confirms_is_given_up_too() {
+    let offer = Offer {
+        hold: 0,
+        ..router()
+    };
+    let mut bench = Bench::new(peer());
+    let id = bench.connect();
+    bench.messages(id);
+    bench.receive(id, &offer.write());
+    bench.messages(id);
+    bench.pass(29);
+    assert_eq!(bench.state(), State::OpenConfirm);
+    bench.pass(1);
+    assert_eq!(bench.refusal(), (code::HOLD_TIMER, 0));
+    let silent = Duration::from_secs(30);
+    assert_eq!(bench.error(), Some(SessionError::HoldTimer(silent)));
+    // It is attempted again.
+    bench.connect();
+}
+
+#[test]
 fn a_router_that_takes_nothing_is_given_up() {
     let (mut bench, id) = established(peer(), &router());
     assert!(bench.session.transmit(id, bench.now).is_some());
