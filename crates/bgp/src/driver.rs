@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 use crate::peer::Peer;
-use crate::route::Routes;
+use crate::route::{Drain, Routes};
 use crate::status::{State, Status};
 use listen::Listeners;
 use task::{Command, Inputs, Task};
@@ -44,9 +44,8 @@ pub struct Wanted {
     pub listen: Option<u16>,
     /// The routers, by name.
     pub peers: BTreeMap<Arc<str>, Neighbor>,
-    /// Whether all routes carry the request to prefer other paths (RFC 8326), before this node
-    /// withdraws them.
-    pub drained: bool,
+    /// Which routers are asked to prefer other paths.
+    pub drain: Drain,
 }
 
 /// A router and what it is sent.
@@ -79,7 +78,7 @@ struct Supervisor {
 
 /// A task for one router.
 struct Running {
-    neighbor: watch::Sender<(Neighbor, bool)>,
+    neighbor: watch::Sender<(Neighbor, Drain)>,
     commands: mpsc::Sender<Command>,
     incoming: mpsc::Sender<TcpStream>,
 }
@@ -88,8 +87,8 @@ struct Running {
 
 impl Speaker {
     /// Begins all sessions. When `stop` is cancelled, they end: those with routers that agreed to
-    /// graceful restart so that these keep the routes, unless the node is drained; all others with
-    /// a Cease, whose text says that this node shuts down.
+    /// graceful restart so that these keep the routes, unless all are asked to prefer other paths;
+    /// all others with a Cease, whose text says that this node shuts down.
     pub fn start(wanted: Wanted, tracker: &TaskTracker, stop: CancellationToken) -> Self {
         let (wanted, wanted_there) = watch::channel(wanted);
         let (statuses_there, statuses) = watch::channel(Arc::default());
@@ -178,7 +177,7 @@ impl Supervisor {
             let Some(neighbor) = listen::neighbor_of(&wanted, name) else {
                 return false;
             };
-            let new = (neighbor, wanted.drained);
+            let new = (neighbor, wanted.drain);
             running.neighbor.send_if_modified(|old| {
                 let differs = old.0.peer != new.0.peer
                     || !Arc::ptr_eq(&old.0.routes, &new.0.routes)
@@ -194,7 +193,7 @@ impl Supervisor {
             if !self.tasks.contains_key(name)
                 && let Some(neighbor) = listen::neighbor_of(&wanted, name)
             {
-                self.begin(name, (neighbor, wanted.drained), stop);
+                self.begin(name, (neighbor, wanted.drain), stop);
             }
         }
     }
@@ -204,7 +203,7 @@ impl Supervisor {
         if !self.tasks.contains_key(name) {
             let new = {
                 let wanted = self.wanted.borrow();
-                (listen::neighbor_of(&wanted, name)?, wanted.drained)
+                (listen::neighbor_of(&wanted, name)?, wanted.drain)
             };
             let range = listen::configured(name);
             let is_of_it = |other: &str| listen::configured(other) == range;
@@ -224,7 +223,7 @@ impl Supervisor {
         self.tasks.get(name)
     }
 
-    fn begin(&mut self, name: &Arc<str>, new: (Neighbor, bool), stop: &CancellationToken) {
+    fn begin(&mut self, name: &Arc<str>, new: (Neighbor, Drain), stop: &CancellationToken) {
         let (neighbor, neighbor_there) = watch::channel(new);
         let (commands, commands_there) = mpsc::channel(COMMANDS);
         let (incoming, incoming_there) = mpsc::channel(INCOMING);

@@ -35,6 +35,32 @@ pub struct Community(pub u16, pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LargeCommunity(pub u32, pub u32, pub u32);
 
+/// Which routers are asked to prefer other paths (RFC 8326), before this node withdraws its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drain {
+    /// None.
+    #[default]
+    Off,
+    /// Those that do not keep the routes while this process restarts (RFC 4724). Which these are is
+    /// decided by each session: what is configured is not what a router agreed to.
+    Forgetful,
+    /// All, because this process is not to come back soon.
+    All,
+}
+
+// === impl Drain ===
+
+impl Drain {
+    /// Returns whether a router is asked. `keeps_routes`: whether it agreed to graceful restart.
+    pub fn concerns(self, keeps_routes: bool) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Forgetful => !keeps_routes,
+            Self::All => true,
+        }
+    }
+}
+
 // === impl Attributes ===
 
 impl Attributes {

@@ -22,7 +22,7 @@ use crate::advertise::Advertiser;
 use crate::error::{ConnectProblem, SessionError};
 use crate::notification::{Notification, cease};
 use crate::peer::{Mode, Peer};
-use crate::route::Routes;
+use crate::route::{Drain, Routes};
 use crate::status::{Counts, State, Status};
 use backoff::Backoff;
 pub use connection::{Connection, LinkId, Side};
@@ -39,7 +39,7 @@ const STABLE: Duration = Duration::from_secs(30);
 pub struct Session {
     peer: Peer,
     routes: Arc<Routes>,
-    drained: bool,
+    drain: Drain,
     dial: Dial,
     backoff: Backoff,
     /// Whether this process has not had a session with the router yet (RFC 4724: Restart State).
@@ -105,7 +105,7 @@ impl Session {
         let mut new = Self {
             peer,
             routes,
-            drained: false,
+            drain: Drain::Off,
             dial: Dial::Off,
             backoff: Backoff::default(),
             restarted: true,
@@ -160,14 +160,15 @@ impl Session {
         self.settle(now);
     }
 
-    /// Changes what is announced: all routes; `drained`: with the community that asks for other
-    /// paths (RFC 8326).
-    pub fn announce(&mut self, routes: Arc<Routes>, drained: bool) {
+    /// Changes what is announced: all routes; `drain`: whether with the community that asks for
+    /// other paths (RFC 8326).
+    pub fn announce(&mut self, routes: Arc<Routes>, drain: Drain) {
         self.routes = routes;
-        self.drained = drained;
+        self.drain = drain;
         for link in &mut self.links {
             if let Phase::Established(established) = &mut link.phase {
                 let routes = Arc::clone(&self.routes);
+                let drained = drain.concerns(established.agreed.keeps_routes);
                 established.advertiser.set(routes, drained);
             }
         }

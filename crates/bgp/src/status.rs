@@ -70,6 +70,9 @@ pub struct Agreed {
     pub families: Families,
     /// Capabilities of the router.
     pub capabilities: Capabilities,
+    /// Whether the router keeps what it was sent while this process restarts: both sides offered
+    /// graceful restart (RFC 4724), this one for all families that it offers.
+    pub keeps_routes: bool,
 }
 
 /// Capabilities that a router offers, of those that matter here.

@@ -13,7 +13,6 @@ use landfall_bfd::driver::{Monitor, Snapshot};
 use landfall_bfd::table::{Event as BfdEvent, Path};
 use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted, configured};
 use landfall_bgp::shared::Change;
-use landfall_bgp::status::State;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_model::ServiceKey;
 use landfall_model::reason::{Code, Reason};
@@ -162,7 +161,11 @@ impl Sessions {
     /// to prefer other nodes first, and get this time for it.
     pub async fn end(&self, time: Duration) {
         self.stopping.send_replace(true);
-        if self.is_to_wait() {
+        let is_to_wait = {
+            let (shown, statuses) = (self.shown.borrow(), self.statuses.borrow());
+            wanted::is_to_wait(&shown.routing, &statuses)
+        };
+        if is_to_wait {
             info!(?time, "routers are asked to prefer other nodes");
             tokio::time::sleep(time).await;
         }
@@ -179,18 +182,6 @@ impl Sessions {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
-    }
-
-    /// Whether a router has routes that it will not keep.
-    fn is_to_wait(&self) -> bool {
-        let shown = self.shown.borrow();
-        let statuses = self.statuses.borrow();
-        statuses.iter().any(|(name, status)| {
-            let keeps = shown.routing.peers.get(configured(name));
-            let keeps = keeps.is_some_and(|it| it.peer.graceful_restart.is_some());
-            let keeps = keeps && shown.routing.is_to_return();
-            status.state == State::Established && status.prefixes_sent > 0 && !keeps
-        })
     }
 }
 
@@ -229,8 +220,7 @@ impl<R: OwnReport> Task<R> {
         let passwords = Arc::clone(&self.parts.passwords.borrow_and_update());
         let is_stopping = *self.stopping.borrow_and_update();
         let before = std::mem::replace(&mut self.routing, routing);
-        let wanted::Made { peers, unusable } =
-            wanted::neighbors(&self.routing, &passwords, is_stopping);
+        let wanted::Made { peers, unusable } = wanted::neighbors(&self.routing, &passwords);
         self.unusable = unusable;
         for (name, desired) in &self.routing.peers {
             let key = desired.bfd_key.as_ref();
@@ -244,10 +234,10 @@ impl<R: OwnReport> Task<R> {
                 add(&mut self.unusable, &name, problem);
             }
         }
-        let drained = wanted::is_drained(&self.routing, is_stopping);
+        let drain = wanted::drain(&self.routing, is_stopping);
         self.bgp.update(|wanted| {
             wanted.peers = peers;
-            wanted.drained = drained;
+            wanted.drain = drain;
         });
         if self.begun.is_some() {
             self.announce_new(&before).await;

@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::address::next_hops;
 use super::connect::{self, Connected};
 use super::{Neighbor, Statuses};
+use crate::route::Drain;
 use crate::session::{Action, End, LinkId, Session};
 use crate::status::{State, Status};
 
@@ -42,7 +43,7 @@ pub(super) enum Command {
 
 /// What the task is given.
 pub(super) struct Inputs {
-    pub neighbor: watch::Receiver<(Neighbor, bool)>,
+    pub neighbor: watch::Receiver<(Neighbor, Drain)>,
     pub commands: mpsc::Receiver<Command>,
     pub incoming: mpsc::Receiver<TcpStream>,
 }
@@ -91,11 +92,11 @@ impl Task {
         statuses: watch::Sender<Arc<Statuses>>,
         tracker: TaskTracker,
     ) -> Self {
-        let (neighbor, drained) = inputs.neighbor.borrow_and_update().clone();
+        let (neighbor, drain) = inputs.neighbor.borrow_and_update().clone();
         let now = Instant::now();
         let mut session = Session::new(neighbor.peer, neighbor.routes, fastrand::u64(..), now);
         let routes = Arc::clone(session.routes());
-        session.announce(routes, drained);
+        session.announce(routes, drain);
         Self {
             name,
             inputs,
@@ -115,8 +116,8 @@ impl Task {
             self.pump();
             match self.woken(&stop).await {
                 Woken::Stop => {
-                    let drained = self.inputs.neighbor.borrow().1;
-                    let end = if drained {
+                    let drain = self.inputs.neighbor.borrow().1;
+                    let end = if drain == Drain::All {
                         End::Shutdown("this node shuts down".to_owned())
                     } else {
                         End::Restart
@@ -180,9 +181,9 @@ impl Task {
     }
 
     fn neighbor(&mut self) {
-        let (neighbor, drained) = self.inputs.neighbor.borrow_and_update().clone();
+        let (neighbor, drain) = self.inputs.neighbor.borrow_and_update().clone();
         self.session.configure(neighbor.peer, Instant::now());
-        self.session.announce(neighbor.routes, drained);
+        self.session.announce(neighbor.routes, drain);
     }
 
     /// Finds the next hops again.

@@ -116,7 +116,11 @@ fn fuzz_sessions() {
                 now += Duration::from_millis(random.below(20_000) as u64);
                 session.expire(now);
             }
-            2 => session.announce(routes(random.below(20) as u8), random.below(4) == 0),
+            2 => {
+                let drains = [Drain::Off, Drain::Off, Drain::Forgetful, Drain::All];
+                let drain = drains[random.below(drains.len())];
+                session.announce(routes(random.below(20) as u8), drain);
+            }
             _ => {}
         }
         for id in links.clone() {

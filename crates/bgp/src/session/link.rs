@@ -57,8 +57,6 @@ pub(super) struct Established {
     pub context: Context,
     pub advertiser: Advertiser,
     pub prefixes_received: u64,
-    /// Whether the router may keep routes while this process restarts.
-    pub keeps_routes: bool,
 }
 
 // === impl Link ===
@@ -94,7 +92,7 @@ impl Link {
     }
 
     pub fn keeps_routes(&self) -> bool {
-        matches!(&self.phase, Phase::Established(it) if it.keeps_routes)
+        matches!(&self.phase, Phase::Established(it) if it.agreed.keeps_routes)
     }
 
     pub fn next_hops(&self) -> NextHops {

@@ -172,6 +172,8 @@ impl Session {
             keepalive,
             families,
             capabilities: open.capabilities,
+            keeps_routes: open.capabilities.graceful_restart.is_some()
+                && peer.graceful_restart.is_some(),
         })
     }
 
@@ -230,15 +232,14 @@ impl Session {
             over_ipv6: agreed.remote.is_ipv6(),
         };
         let routes = Arc::clone(&self.routes);
-        let graceful = agreed.capabilities.graceful_restart;
+        let drained = self.drain.concerns(agreed.keeps_routes);
         link.phase = Phase::Established(Box::new(Established {
-            keeps_routes: graceful.is_some() && self.peer.graceful_restart.is_some(),
             agreed,
             context: Context {
                 internal,
                 four_octet_as,
             },
-            advertiser: Advertiser::new(terms, routes, self.drained),
+            advertiser: Advertiser::new(terms, routes, drained),
             prefixes_received: 0,
         }));
         link.restart_hold(now);

@@ -134,7 +134,14 @@ impl Driven {
                     self.session.expire(self.now);
                 }
             }
-            Event::Announce(count) => self.session.announce(routes(count), count > 3),
+            Event::Announce(count) => {
+                let drain = match count {
+                    0..=2 => Drain::Off,
+                    3 => Drain::Forgetful,
+                    _ => Drain::All,
+                };
+                self.session.announce(routes(count), drain);
+            }
             Event::Password => {
                 let password = match self.session.peer().password {
                     None => crate::peer::Password::new("key").ok(),

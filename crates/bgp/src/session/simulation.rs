@@ -273,7 +273,7 @@ impl Pair {
                 }
             }
             Event::Disturb => self.disturb(world),
-            Event::Announce => self.ends[NODE].session.announce(routes(AFTER), false),
+            Event::Announce => self.ends[NODE].session.announce(routes(AFTER), Drain::Off),
             Event::Repaired => {
                 for end in &mut self.ends {
                     let repaired = Peer {

@@ -655,6 +655,52 @@ fn a_restart_says_nothing_to_routers_that_keep_routes_and_a_shutdown_says_why() 
 }
 
 #[test]
+fn before_a_restart_only_routers_that_did_not_agree_to_keep_routes_are_asked_for_other_paths() {
+    let graceful = Peer {
+        graceful_restart: Some(Duration::from_secs(120)),
+        ..peer()
+    };
+    let keeps = Offer {
+        graceful_restart: Some((Duration::from_secs(60), false)),
+        ..router()
+    };
+    let asked = |peer: &Peer, offer: &Offer, drain| {
+        let (mut bench, id) = established(peer.clone(), offer);
+        let agreed = bench.session.status().agreed.unwrap();
+        bench.messages(id);
+        let routes = Arc::clone(bench.session.routes());
+        bench.session.announce(routes, drain);
+        let during = !bench.messages(id).is_empty();
+        // One that comes up meanwhile is asked in the same way.
+        let mut bench = Bench::new(peer.clone());
+        let routes = Arc::clone(bench.session.routes());
+        bench.session.announce(routes, drain);
+        let id = bench.connect();
+        bench.establish(id, offer);
+        let bytes = std::iter::from_fn(|| bench.session.transmit(id, bench.now));
+        let community = [0xff, 0xff, 0, 0];
+        let mut updates = bytes.filter(|it| it[18] == 2);
+        let later = updates.any(|it| it.windows(4).any(|it| it == community));
+        assert_eq!(during, later);
+        (agreed.keeps_routes, later)
+    };
+    for (peer, offer, keeps_routes) in [
+        (&graceful, &keeps, true),
+        (&graceful, &router(), false),
+        (&peer(), &keeps, false),
+    ] {
+        for (drain, is_asked) in [
+            (Drain::Off, false),
+            (Drain::Forgetful, !keeps_routes),
+            (Drain::All, true),
+        ] {
+            let found = asked(peer, offer, drain);
+            assert_eq!(found, (keeps_routes, is_asked), "{drain:?}");
+        }
+    }
+}
+
+#[test]
 fn a_path_that_is_down_ends_the_session_at_once_and_it_is_attempted_again() {
     let (mut bench, _) = established(peer(), &router());
     bench.session.end(End::BfdDown, bench.now);

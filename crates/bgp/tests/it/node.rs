@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use landfall_bgp::driver::{Neighbor, Speaker, Wanted, configured};
 use landfall_bgp::peer::{Families, Hops, Mode, Password, Peer, PeerAddress, RemoteAsn, Timers};
-use landfall_bgp::route::{Attributes, Routes};
+use landfall_bgp::route::{Attributes, Drain, Routes};
 use landfall_bgp::status::{State, Status};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -145,7 +145,7 @@ impl Node {
     }
 
     pub fn drain(&self) {
-        self.speaker.update(|wanted| wanted.drained = true);
+        self.speaker.update(|wanted| wanted.drain = Drain::All);
     }
 
     /// Ends all, as a process does that is asked to.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use landfall_bgp::NextHops;
 use landfall_bgp::peer::Peer;
-use landfall_bgp::route::{Attributes, Routes};
+use landfall_bgp::route::{Attributes, Drain, Routes};
 use landfall_bgp::session::{Action, Connection, LinkId, Session, Side};
 use landfall_bgp::status::{State, Status};
 
@@ -117,7 +117,7 @@ impl Player {
                 let link = self.link.take().unwrap();
                 self.session.closed(link, None, now);
             }
-            "announce" => self.session.announce(announced(1), false),
+            "announce" => self.session.announce(announced(1), Drain::Off),
             _ => panic!("{what}?"),
         }
         let mut done = Vec::new();

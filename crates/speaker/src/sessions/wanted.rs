@@ -7,7 +7,7 @@ use landfall_bfd::packet::authentication::Key;
 use landfall_bfd::table::{Path, Wanted as BfdWanted};
 use landfall_bgp::driver::{Neighbor, Statuses, configured};
 use landfall_bgp::peer::{Mode, Password, PeerAddress};
-use landfall_bgp::route::{Attributes, Routes};
+use landfall_bgp::route::Drain;
 use landfall_bgp::status::{State, Status};
 use landfall_metallb::{KEY_SECRET, PASSIVE};
 use landfall_model::ServiceKey;
@@ -35,9 +35,8 @@ pub(super) struct Made {
     pub(super) unusable: BTreeMap<Arc<str>, Reason>,
 }
 
-/// Returns the sessions. `is_stopping`: routers that do not keep the routes of a speaker that
-/// restarts are asked to prefer others.
-pub(super) fn neighbors(routing: &Routing, passwords: &Passwords, is_stopping: bool) -> Made {
+/// Returns the sessions.
+pub(super) fn neighbors(routing: &Routing, passwords: &Passwords) -> Made {
     let mut made = Made {
         peers: BTreeMap::new(),
         unusable: BTreeMap::new(),
@@ -68,20 +67,33 @@ pub(super) fn neighbors(routing: &Routing, passwords: &Passwords, is_stopping: b
             peer.password = Some(password.clone());
         }
         let routes = routing.union.routes.get(name);
-        let mut routes = routes.map_or_else(Arc::default, Arc::clone);
-        if is_stopping && peer.graceful_restart.is_none() {
-            routes = Arc::new(drained(&routes));
-        }
+        let routes = routes.map_or_else(Arc::default, Arc::clone);
         let neighbor = Neighbor { peer, routes };
         made.peers.insert(Arc::clone(name), neighbor);
     }
     made
 }
 
-/// Returns whether all routers are asked to prefer other nodes. At a stop then withdraws
+/// Returns which routers are asked to prefer other nodes. Where all are, a stop then withdraws
 /// everything, also from those that would keep the routes of a speaker that restarts.
-pub(super) const fn is_drained(routing: &Routing, is_stopping: bool) -> bool {
-    routing.is_leaving || (is_stopping && !routing.is_to_return())
+pub(super) const fn drain(routing: &Routing, is_stopping: bool) -> Drain {
+    if routing.is_leaving || (is_stopping && !routing.is_to_return()) {
+        Drain::All
+    } else if is_stopping {
+        Drain::Forgetful
+    } else {
+        Drain::Off
+    }
+}
+
+/// Returns whether a router has routes that it will not keep when the sessions end.
+pub(super) fn is_to_wait(routing: &Routing, statuses: &Statuses) -> bool {
+    let drain = drain(routing, true);
+    statuses.values().any(|status| {
+        let agreed = status.agreed.as_ref();
+        let is_asked = agreed.is_some_and(|it| drain.concerns(it.keeps_routes));
+        status.state == State::Established && status.prefixes_sent > 0 && is_asked
+    })
 }
 
 /// Returns what is wrong with routers that are to begin sessions with a node that does not listen.
@@ -160,17 +172,6 @@ pub(super) fn bfd_key(
     }
 }
 
-fn drained(routes: &Routes) -> Routes {
-    let mut known: BTreeMap<Arc<Attributes>, Arc<Attributes>> = BTreeMap::new();
-    let routes = routes.entries().map(|(prefix, attributes)| {
-        let drained = known
-            .entry(Arc::clone(attributes))
-            .or_insert_with_key(|attributes| Arc::new(attributes.drained()));
-        (*prefix, Arc::clone(drained))
-    });
-    routes.collect()
-}
-
 /// Returns what is wrong with routers: with a session first, then with what it is to be made of.
 pub(super) fn problems(
     routing: &Routing,
@@ -228,7 +229,7 @@ pub(super) mod tests {
     use landfall_bgp::error::{ConnectProblem, SessionError};
     use landfall_bgp::notification::Notification;
     use landfall_bgp::peer::{Families, Hops, Peer, RemoteAsn, Timers};
-    use landfall_bgp::status::Counts;
+    use landfall_bgp::status::{Agreed, Capabilities, Counts};
 
     use super::*;
 
@@ -269,6 +270,27 @@ pub(super) mod tests {
             unsent: None,
             prefixes_received: 0,
             counts: Counts::default(),
+        }
+    }
+
+    /// A session that is established.
+    fn up(keeps_routes: bool, prefixes_sent: usize) -> Status {
+        let agreed = Agreed {
+            local: ([192, 0, 2, 1], 40_000).into(),
+            remote: ([192, 0, 2, 254], 179).into(),
+            remote_asn: std::num::NonZeroU32::new(64_501).unwrap(),
+            remote_id: [192, 0, 2, 254].into(),
+            hold: Duration::from_secs(90),
+            keepalive: Duration::from_secs(30),
+            families: Families::default(),
+            capabilities: Capabilities::default(),
+            keeps_routes,
+        };
+        Status {
+            state: State::Established,
+            agreed: Some(agreed),
+            prefixes_sent,
+            ..failed(SessionError::BfdDown)
         }
     }
 
@@ -475,18 +497,45 @@ pub(super) mod tests {
 
     #[test]
     fn routes_outlive_a_stop_only_where_the_node_is_to_start_a_speaker_again() {
-        let drained = |is_leaving, is_unready, is_stopping| {
+        let of = |is_leaving, is_unready, is_stopping| {
             let routing = Routing {
                 is_leaving,
                 is_unready,
                 ..Routing::default()
             };
-            is_drained(&routing, is_stopping)
+            drain(&routing, is_stopping)
         };
         // A node that is not ready goes on for routers while its speaker does.
-        assert!(!drained(false, true, false) && drained(false, true, true));
-        assert!(!drained(false, false, false) && !drained(false, false, true));
-        assert!(drained(true, false, false) && drained(true, false, true));
+        assert_eq!(of(false, true, false), Drain::Off);
+        assert_eq!(of(false, true, true), Drain::All);
+        assert_eq!(of(false, false, false), Drain::Off);
+        assert_eq!(of(false, false, true), Drain::Forgetful);
+        assert_eq!(of(true, false, false), Drain::All);
+        assert_eq!(of(true, false, true), Drain::All);
+    }
+
+    #[test]
+    fn a_stop_waits_for_routers_that_did_not_agree_to_keep_routes_whatever_the_spec_says() {
+        let mut graceful = tor();
+        graceful.peer.graceful_restart = Some(Duration::from_mins(1));
+        let waits = |is_unready, keeps_routes, prefixes_sent, name: &str| {
+            let routing = Routing {
+                peers: [("tor".into(), graceful.clone())].into(),
+                is_unready,
+                ..Routing::default()
+            };
+            is_to_wait(
+                &routing,
+                &[(name.into(), up(keeps_routes, prefixes_sent))].into(),
+            )
+        };
+        for name in ["tor", "tor/192.0.2.7"] {
+            assert!(waits(false, false, 1, name));
+            assert!(!waits(false, true, 1, name));
+            // It has nothing; the speaker is not to come back in time.
+            assert!(!waits(false, false, 0, name));
+            assert!(waits(true, true, 1, name));
+        }
     }
 
     #[test]
