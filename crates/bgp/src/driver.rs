@@ -4,6 +4,7 @@ mod address;
 mod connect;
 mod listen;
 mod neighbor;
+mod routers;
 mod task;
 
 use std::collections::BTreeMap;
@@ -15,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
 
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerAddress};
 use crate::route::{Drain, Routes};
 use crate::status::{State, Status};
 use listen::Listeners;
 use task::{Command, Inputs, Task};
 
-pub use listen::configured;
+pub use routers::configured;
 
 /// Commands to a task that wait at most; more are dropped, because the first one says it all.
 const COMMANDS: usize = 4;
@@ -44,6 +45,9 @@ pub struct Wanted {
     pub listen: Option<u16>,
     /// The routers, by name.
     pub peers: BTreeMap<Arc<str>, Neighbor>,
+    /// Routers, and ranges of them, of which no connection is taken though a range around them may
+    /// be among the peers: of what their sessions are to be made, such as a password, is not known.
+    pub reserved: Vec<PeerAddress>,
     /// Which routers are asked to prefer other paths.
     pub drain: Drain,
 }
@@ -144,7 +148,7 @@ impl Supervisor {
             tokio::select! {
                 () = stop.cancelled() => return,
                 (stream, from) = self.listeners.accept() => {
-                    let name = listen::name_of(&self.wanted.borrow(), from);
+                    let name = routers::name_of(&self.wanted.borrow(), from);
                     if let Some(running) = name.and_then(|name| self.task_of(&name, &stop)) {
                         // A router that connects so often can wait.
                         drop(running.incoming.try_send(stream));
@@ -174,7 +178,7 @@ impl Supervisor {
         let wanted = self.wanted.borrow_and_update().clone();
         self.listeners.adjust(&wanted);
         self.tasks.retain(|name, running| {
-            let Some(neighbor) = listen::neighbor_of(&wanted, name) else {
+            let Some(neighbor) = routers::neighbor_of(&wanted, name) else {
                 return false;
             };
             let new = (neighbor, wanted.drain);
@@ -191,7 +195,7 @@ impl Supervisor {
         });
         for name in wanted.peers.keys() {
             if !self.tasks.contains_key(name)
-                && let Some(neighbor) = listen::neighbor_of(&wanted, name)
+                && let Some(neighbor) = routers::neighbor_of(&wanted, name)
             {
                 self.begin(name, (neighbor, wanted.drain), stop);
             }
@@ -203,10 +207,10 @@ impl Supervisor {
         if !self.tasks.contains_key(name) {
             let new = {
                 let wanted = self.wanted.borrow();
-                (listen::neighbor_of(&wanted, name)?, wanted.drain)
+                (routers::neighbor_of(&wanted, name)?, wanted.drain)
             };
-            let range = listen::configured(name);
-            let is_of_it = |other: &str| listen::configured(other) == range;
+            let range = routers::configured(name);
+            let is_of_it = |other: &str| routers::configured(other) == range;
             if self.tasks.keys().filter(|it| is_of_it(it)).count() >= ROUTERS {
                 let statuses = self.statuses.borrow().clone();
                 let is_up = |name: &str| {

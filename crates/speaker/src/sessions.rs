@@ -220,8 +220,8 @@ impl<R: OwnReport> Task<R> {
         let passwords = Arc::clone(&self.parts.passwords.borrow_and_update());
         let is_stopping = *self.stopping.borrow_and_update();
         let before = std::mem::replace(&mut self.routing, routing);
-        let wanted::Made { peers, unusable } = wanted::neighbors(&self.routing, &passwords);
-        self.unusable = unusable;
+        let made = wanted::neighbors(&self.routing, &passwords);
+        self.unusable = made.unusable;
         for (name, desired) in &self.routing.peers {
             let key = desired.bfd_key.as_ref();
             let key = key.map(|spec| wanted::bfd_key(name, spec, &passwords));
@@ -236,7 +236,8 @@ impl<R: OwnReport> Task<R> {
         }
         let drain = wanted::drain(&self.routing, is_stopping);
         self.bgp.update(|wanted| {
-            wanted.peers = peers;
+            wanted.peers = made.peers;
+            wanted.reserved = made.reserved;
             wanted.drain = drain;
         });
         if self.begun.is_some() {

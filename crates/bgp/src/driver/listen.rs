@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Neighbor, Wanted, connect};
-use crate::peer::{Mode, Password, Peer, PeerAddress};
+use crate::peer::{Password, PeerAddress};
 
 /// From one attempt to listen to the next, where another program has the port, and from one to
 /// accept a connection to the next, where none can be.
@@ -141,78 +140,9 @@ fn key_of(neighbor: &Neighbor) -> Option<(IpNet, Password)> {
     Some((from, neighbor.peer.password.clone()?))
 }
 
-/// Returns the name of the router that connects from an address.
-pub(super) fn name_of(wanted: &Wanted, from: SocketAddr) -> Option<Arc<str>> {
-    let is_it = |address: &PeerAddress| match (address, from) {
-        (PeerAddress::Ip(address), from) => *address == from.ip(),
-        (PeerAddress::Interface(name), SocketAddr::V6(from)) => {
-            let index = landfall_sys::interfaces::index(name);
-            from.ip().is_unicast_link_local() && index == Some(from.scope_id())
-        }
-        (PeerAddress::Interface(_), SocketAddr::V4(_)) | (PeerAddress::Range(_), _) => false,
-    };
-    let peers = wanted.peers.iter().filter(|(_, it)| it.peer.vrf.is_none());
-    let mut exact = peers.clone().filter(|(_, it)| is_it(&it.peer.address));
-    if let Some((name, _)) = exact.next() {
-        return Some(Arc::clone(name));
-    }
-    // Of several ranges the narrowest.
-    let ranges = peers.filter_map(|(name, it)| match it.peer.address {
-        PeerAddress::Range(network) if network.contains(&from.ip()) => Some((network, name)),
-        _ => None,
-    });
-    let (_, name) = ranges.max_by_key(|(network, _)| network.prefix_len())?;
-    Some(format!("{name}{OF_RANGE}{}", from.ip()).into())
-}
-
-/// Stands between the name of a range and the address of a router.
-const OF_RANGE: char = '/';
-
-/// Returns the name of the peer as it is configured: for a router of a range that of the range.
-pub fn configured(name: &str) -> &str {
-    name.split_once(OF_RANGE).map_or(name, |(range, _)| range)
-}
-
-/// Returns a router by its name, which may be one of a range; `None`: it is not wanted.
-pub(super) fn neighbor_of(wanted: &Wanted, name: &str) -> Option<Neighbor> {
-    let neighbor = wanted.peers.get(configured(name))?;
-    let PeerAddress::Range(network) = neighbor.peer.address else {
-        return Some(neighbor.clone()).filter(|_| configured(name) == name);
-    };
-    let (_, address) = name.split_once(OF_RANGE)?;
-    let address: IpAddr = address.parse().ok()?;
-    let peer = Peer {
-        address: PeerAddress::Ip(address),
-        mode: Mode::Passive,
-        ..neighbor.peer.clone()
-    };
-    let routes = Arc::clone(&neighbor.routes);
-    network
-        .contains(&address)
-        .then_some(Neighbor { peer, routes })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::peer;
-
-    fn wanted(peers: &[(&str, PeerAddress)]) -> Wanted {
-        let neighbor = |address: &PeerAddress| Neighbor {
-            peer: Peer {
-                address: address.clone(),
-                ..peer()
-            },
-            routes: Arc::default(),
-        };
-        let peers = peers.iter();
-        Wanted {
-            peers: peers
-                .map(|(name, it)| ((*name).into(), neighbor(it)))
-                .collect(),
-            ..Wanted::default()
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_socket_that_gives_no_connection_is_asked_again_after_a_while_and_not_at_once() {
@@ -264,39 +194,5 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), opened)
             .await
             .unwrap();
-    }
-
-    #[test]
-    fn a_router_is_found_by_its_address_or_the_narrowest_range_around_it() {
-        let range = |text: &str| PeerAddress::Range(text.parse().unwrap());
-        let wanted = wanted(&[
-            ("one", PeerAddress::Ip([10, 0, 0, 1].into())),
-            ("narrow", range("10.0.0.0/24")),
-            ("wide", range("10.0.0.0/8")),
-        ]);
-        for (from, name) in [
-            ("10.0.0.1:7", Some("one")),
-            ("10.0.0.2:7", Some("narrow/10.0.0.2")),
-            ("10.0.1.2:7", Some("wide/10.0.1.2")),
-            ("192.0.2.1:7", None),
-            ("[2001:db8::1]:7", None),
-        ] {
-            let found = name_of(&wanted, from.parse().unwrap());
-            assert_eq!(found.as_deref(), name, "{from}");
-            let Some(found) = found else { continue };
-            let neighbor = neighbor_of(&wanted, &found).unwrap();
-            let address: SocketAddr = from.parse().unwrap();
-            assert_eq!(neighbor.peer.address, PeerAddress::Ip(address.ip()));
-        }
-        // A range is no router, a router has no others, and none is outside of its range.
-        for name in [
-            "narrow",
-            "one/10.0.0.1",
-            "narrow/10.0.1.2",
-            "narrow/x",
-            "gone/10.0.0.2",
-        ] {
-            assert!(neighbor_of(&wanted, name).is_none(), "{name}");
-        }
     }
 }

@@ -13,6 +13,7 @@ mod gobgp;
 mod lab;
 mod misbehaving;
 mod node;
+mod ranges;
 mod recorded;
 mod router;
 mod scenarios;

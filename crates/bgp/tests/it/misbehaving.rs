@@ -31,7 +31,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// An OPEN of AS 65001 in two octets, with these capabilities, and a KEEPALIVE.
-fn open(capabilities: &[u8]) -> Vec<u8> {
+pub fn open(capabilities: &[u8]) -> Vec<u8> {
     let length = u8::try_from(capabilities.len()).unwrap();
     let mut body = vec![4, 0xfd, 0xe9, 0, 90, 10, 0, 0, 2, length + 2, 2, length];
     body.extend(capabilities);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use landfall_bfd::packet::authentication::Key;
 use landfall_bfd::table::{Path, Wanted as BfdWanted};
 use landfall_bgp::driver::{Neighbor, Statuses, configured};
-use landfall_bgp::peer::{Mode, Password, PeerAddress};
+use landfall_bgp::peer::{Mode, Password, Peer, PeerAddress};
 use landfall_bgp::route::Drain;
 use landfall_bgp::status::{State, Status};
 use landfall_metallb::{KEY_SECRET, PASSIVE};
@@ -32,6 +32,9 @@ pub struct Known {
 /// The sessions, and why there is none with others.
 pub(super) struct Made {
     pub(super) peers: BTreeMap<Arc<str>, Neighbor>,
+    /// Those that are not among the peers, because their password is not known: a range around one
+    /// is not to take its connections.
+    pub(super) reserved: Vec<PeerAddress>,
     pub(super) unusable: BTreeMap<Arc<str>, Reason>,
 }
 
@@ -39,39 +42,51 @@ pub(super) struct Made {
 pub(super) fn neighbors(routing: &Routing, passwords: &Passwords) -> Made {
     let mut made = Made {
         peers: BTreeMap::new(),
+        reserved: Vec::new(),
         unusable: BTreeMap::new(),
     };
     for (name, desired) in &routing.peers {
-        let mut peer = desired.peer.clone();
-        if let Some(problem) = &desired.password_problem {
-            let remedy = "write a password of 1 to 80 bytes";
-            let reason = about(name, problem, remedy).at("spec.password");
-            made.unusable.insert(Arc::clone(name), reason);
-            continue;
-        }
-        if let Some(secret) = &desired.secret {
-            let Some(known) = passwords.get(secret) else {
-                // It is being read.
-                continue;
-            };
-            if let Some(problem) = &known.problem {
-                let remedy = "create a Secret of type kubernetes.io/basic-auth with the key \
-                              password in the namespace of the BGPPeer";
-                let reason = about(name, problem, remedy).at("spec.passwordSecret");
-                made.unusable.insert(Arc::clone(name), reason);
+        let Some(peer) = complete(name, desired, passwords, &mut made.unusable) else {
+            if desired.peer.vrf.is_none() {
+                made.reserved.push(desired.peer.address.clone());
             }
-            // A session that has one goes on with it.
-            let Some(password) = &known.password else {
-                continue;
-            };
-            peer.password = Some(password.clone());
-        }
+            continue;
+        };
         let routes = routing.union.routes.get(name);
         let routes = routes.map_or_else(Arc::default, Arc::clone);
         let neighbor = Neighbor { peer, routes };
         made.peers.insert(Arc::clone(name), neighbor);
     }
     made
+}
+
+/// Returns how the session with a router is made, with its password; `None`: that is not known.
+fn complete(
+    name: &Arc<str>,
+    desired: &PeerSpec,
+    passwords: &Passwords,
+    unusable: &mut BTreeMap<Arc<str>, Reason>,
+) -> Option<Peer> {
+    let mut peer = desired.peer.clone();
+    if let Some(problem) = &desired.password_problem {
+        let remedy = "write a password of 1 to 80 bytes";
+        let reason = about(name, problem, remedy).at("spec.password");
+        unusable.insert(Arc::clone(name), reason);
+        return None;
+    }
+    if let Some(secret) = &desired.secret {
+        // None: it is being read.
+        let known = passwords.get(secret)?;
+        if let Some(problem) = &known.problem {
+            let remedy = "create a Secret of type kubernetes.io/basic-auth with the key \
+                              password in the namespace of the BGPPeer";
+            let reason = about(name, problem, remedy).at("spec.passwordSecret");
+            unusable.insert(Arc::clone(name), reason);
+        }
+        // A session that has one goes on with it.
+        peer.password = Some(known.password.clone()?);
+    }
+    Some(peer)
 }
 
 /// Returns which routers are asked to prefer other nodes. Where all are, a stop then withdraws
@@ -228,7 +243,7 @@ pub(super) mod tests {
     use landfall_bfd::session::Settings;
     use landfall_bgp::error::{ConnectProblem, SessionError};
     use landfall_bgp::notification::Notification;
-    use landfall_bgp::peer::{Families, Hops, Peer, RemoteAsn, Timers};
+    use landfall_bgp::peer::{Families, Hops, RemoteAsn, Timers};
     use landfall_bgp::status::{Agreed, Capabilities, Counts};
 
     use super::*;
@@ -536,6 +551,41 @@ pub(super) mod tests {
             assert!(!waits(false, false, 0, name));
             assert!(waits(true, true, 1, name));
         }
+    }
+
+    #[test]
+    fn the_address_of_a_router_whose_password_is_not_known_is_reserved_for_it() {
+        let secret = ServiceKey::new("metallb-system", "bgp");
+        let mut keyed = tor();
+        keyed.secret = Some(secret.clone());
+        let mut unusable = tor();
+        unusable.password_problem = Some("an empty password".to_owned());
+        let mut far = keyed.clone();
+        far.peer.vrf = Some("red".to_owned());
+        let made = |desired: &PeerSpec, known: Option<Known>| {
+            let routing = Routing {
+                peers: [("tor".into(), desired.clone())].into(),
+                ..Routing::default()
+            };
+            let passwords = known.map(|known| (secret.clone(), known));
+            let made = neighbors(&routing, &passwords.into_iter().collect());
+            (made.peers.contains_key("tor"), made.reserved)
+        };
+        let own = vec![tor().peer.address];
+        let missing = Known {
+            password: None,
+            problem: Some("it can't be read".to_owned()),
+        };
+        let known = Known {
+            password: Some(Password::new("secret").unwrap()),
+            problem: None,
+        };
+        assert_eq!(made(&keyed, None), (false, own.clone()));
+        assert_eq!(made(&keyed, Some(missing)), (false, own.clone()));
+        assert_eq!(made(&unusable, None), (false, own));
+        assert_eq!(made(&keyed, Some(known)), (true, vec![]));
+        // Routers of a range are never those of a VRF.
+        assert_eq!(made(&far, None), (false, vec![]));
     }
 
     #[test]
