@@ -8,6 +8,7 @@ mod routers;
 mod task;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -36,6 +37,10 @@ const ROUTERS: usize = 64;
 /// What is known of each session, by the name of the peer: of a router of a range by that of the
 /// range, a slash and its address.
 pub type Statuses = BTreeMap<Arc<str>, Status>;
+
+/// Why connections that routers begin are refused, by the name of the peer as it is configured:
+/// they would not be signed, though there is a password.
+pub type Refusals = BTreeMap<Arc<str>, String>;
 
 /// What shall be announced, and to which routers.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +72,7 @@ pub struct Neighbor {
 pub struct Speaker {
     wanted: watch::Sender<Wanted>,
     statuses: watch::Receiver<Arc<Statuses>>,
+    refusals: watch::Receiver<Refusals>,
     commands: mpsc::Sender<(Arc<str>, Command)>,
 }
 
@@ -74,6 +80,7 @@ pub struct Speaker {
 struct Supervisor {
     wanted: watch::Receiver<Wanted>,
     statuses: watch::Sender<Arc<Statuses>>,
+    refusals: watch::Sender<Refusals>,
     commands: mpsc::Receiver<(Arc<str>, Command)>,
     tasks: BTreeMap<Arc<str>, Running>,
     listeners: Listeners,
@@ -96,19 +103,22 @@ impl Speaker {
     pub fn start(wanted: Wanted, tracker: &TaskTracker, stop: CancellationToken) -> Self {
         let (wanted, wanted_there) = watch::channel(wanted);
         let (statuses_there, statuses) = watch::channel(Arc::default());
+        let (refusals_there, refusals) = watch::channel(Refusals::new());
         let (commands, commands_there) = mpsc::channel(COMMANDS);
         let supervisor = Supervisor {
             wanted: wanted_there,
             statuses: statuses_there,
+            refusals: refusals_there,
             commands: commands_there,
             tasks: BTreeMap::new(),
-            listeners: Listeners::default(),
+            listeners: Listeners::new(connect::listen_key),
             tracker: tracker.clone(),
         };
         tracker.spawn(supervisor.run(stop));
         Self {
             wanted,
             statuses,
+            refusals,
             commands,
         }
     }
@@ -122,6 +132,11 @@ impl Speaker {
     /// Returns what is known of each session, with changes.
     pub fn statuses(&self) -> watch::Receiver<Arc<Statuses>> {
         self.statuses.clone()
+    }
+
+    /// Returns why connections that routers begin are refused, with changes.
+    pub fn refusals(&self) -> watch::Receiver<Refusals> {
+        self.refusals.clone()
     }
 
     /// Ends the session with a router at once, because BFD reports that the path to it is down
@@ -147,15 +162,7 @@ impl Supervisor {
             self.adjust(&stop);
             tokio::select! {
                 () = stop.cancelled() => return,
-                (stream, from) = self.listeners.accept() => {
-                    let name = routers::name_of(&self.wanted.borrow(), from);
-                    if let Some(running) = name.and_then(|name| self.task_of(&name, &stop)) {
-                        // A router that connects so often can wait.
-                        drop(running.incoming.try_send(stream));
-                    } else {
-                        debug!(%from, "a connection of no router that is configured");
-                    }
-                }
+                (stream, from) = self.listeners.accept() => self.take(stream, from, &stop),
                 () = self.listeners.retry() => {}
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
@@ -173,10 +180,45 @@ impl Supervisor {
         }
     }
 
+    /// Hands a connection to the task of its router.
+    fn take(&mut self, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
+        let (name, is_refused) = {
+            let wanted = self.wanted.borrow();
+            let name = routers::name_of(&wanted, from);
+            let neighbor = name.as_deref().map(routers::configured);
+            let neighbor = neighbor.and_then(|name| wanted.peers.get(name));
+            let is_refused = neighbor.is_some_and(|it| self.listeners.refuses(it));
+            (name, is_refused)
+        };
+        let Some(name) = name else {
+            debug!(%from, "a connection of no router that is configured");
+            return;
+        };
+        if is_refused {
+            debug!(%from, %name, "a connection without the router's password");
+            return;
+        }
+        if let Some(running) = self.task_of(&name, stop) {
+            // A router that connects so often can wait.
+            drop(running.incoming.try_send(stream));
+        }
+    }
+
     /// Begins, changes and ends tasks.
     fn adjust(&mut self, stop: &CancellationToken) {
         let wanted = self.wanted.borrow_and_update().clone();
         self.listeners.adjust(&wanted);
+        let refusals = wanted.peers.iter();
+        let refusals = refusals.filter_map(|(name, neighbor)| {
+            let why = self.listeners.refusal(neighbor)?;
+            Some((Arc::clone(name), why))
+        });
+        let refusals: Refusals = refusals.collect();
+        self.refusals.send_if_modified(|before| {
+            let differs = *before != refusals;
+            *before = refusals;
+            differs
+        });
         self.tasks.retain(|name, running| {
             let Some(neighbor) = routers::neighbor_of(&wanted, name) else {
                 return false;
@@ -247,3 +289,6 @@ impl Supervisor {
         self.tasks.insert(Arc::clone(name), running);
     }
 }
+
+#[cfg(test)]
+mod tests;

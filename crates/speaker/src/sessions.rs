@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use landfall_bfd::driver::{Monitor, Snapshot};
 use landfall_bfd::table::{Event as BfdEvent, Path};
-use landfall_bgp::driver::{Speaker as Bgp, Statuses, Wanted, configured};
+use landfall_bgp::driver::{Refusals, Speaker as Bgp, Statuses, Wanted, configured};
 use landfall_bgp::shared::Change;
 use landfall_engine::report::{Event, OwnReport};
 use landfall_model::ServiceKey;
@@ -77,6 +77,7 @@ struct Task<R> {
     parts: Parts<R>,
     bgp: Bgp,
     statuses: watch::Receiver<Arc<Statuses>>,
+    refusals: watch::Receiver<Refusals>,
     stopping: watch::Receiver<bool>,
     routing: Arc<Routing>,
     /// When the first routing was taken.
@@ -114,6 +115,7 @@ impl Sessions {
         let monitor = Arc::default();
         let task = Task {
             parts,
+            refusals: bgp.refusals(),
             bgp,
             statuses: statuses.clone(),
             stopping: is_stopping,
@@ -199,6 +201,7 @@ impl<R: OwnReport> Task<R> {
                 Ok(()) = self.parts.routing.changed() => Woken::Wanted,
                 Ok(()) = self.parts.passwords.changed() => Woken::Wanted,
                 Ok(()) = self.statuses.changed() => Woken::Statuses,
+                Ok(()) = self.refusals.changed() => Woken::Statuses,
             };
             match woken {
                 Woken::Stop => return,
@@ -302,6 +305,9 @@ impl<R: OwnReport> Task<R> {
             for name in self.watched.keys() {
                 add(&mut problems, name, unwatched(name, cause));
             }
+        }
+        for (name, why) in self.refusals.borrow_and_update().iter() {
+            add(&mut problems, name, wanted::refused(name, why));
         }
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {

@@ -43,6 +43,10 @@ pub(super) async fn connect(peer: Peer) -> Connected {
 pub(super) fn accepted(peer: &Peer, stream: TcpStream) -> Connected {
     let is_ipv6 = stream.peer_addr().is_ok_and(|it| it.is_ipv6());
     set_hops(peer, &stream, is_ipv6).map_err(|it| failed("TTL", &it))?;
+    if peer.password.is_some() {
+        // It may have come before the listening socket asked for the key: then it has none.
+        rekey(peer, &stream).map_err(|it| failed("TCP MD5", &it))?;
+    }
     described(peer, stream, Side::Incoming)
 }
 
@@ -220,4 +224,40 @@ pub(super) fn listen_key(
     }
     let key = password.map(Password::reveal).unwrap_or_default();
     bgp::set_md5_key_of_prefix(listener, (from.network(), from.prefix_len()), key)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::session::tests::peer;
+
+    #[tokio::test]
+    async fn a_connection_that_came_before_its_key_was_asked_for_is_taken_signed_only() {
+        let listener = listen(0, false).unwrap();
+        let to = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+        let mut plain = TcpStream::connect(to).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let keyed = Peer {
+            password: Some(Password::new("secret").unwrap()),
+            ..peer()
+        };
+        let (stream, _) = accepted(&keyed, stream).unwrap();
+        plain.write_all(b"not signed").await.unwrap();
+        // The same host with the key, whose bytes would come later.
+        let own = IpAddr::from(Ipv4Addr::LOCALHOST);
+        listen_key(&listener, &own.into(), keyed.password.as_ref()).unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        set_key(&socket, own, keyed.password.as_ref()).unwrap();
+        let mut signed = socket.connect(to.into()).await.unwrap();
+        let (other, _) = listener.accept().await.unwrap();
+        let (mut other, _) = accepted(&keyed, other).unwrap();
+        signed.write_all(b"signed").await.unwrap();
+        let mut room = [0; 6];
+        other.read_exact(&mut room).await.unwrap();
+        assert_eq!(&room, b"signed");
+        let read = stream.try_read(&mut room);
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
 }

@@ -13,64 +13,85 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{Neighbor, Wanted, connect};
-use crate::peer::{Password, PeerAddress};
+use crate::peer::{Mode, Password, PeerAddress};
 
 /// From one attempt to listen to the next, where another program has the port, and from one to
 /// accept a connection to the next, where none can be.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Sets the key that a socket asks for from an address, or removes it.
+type SetKey = fn(&TcpListener, &IpNet, Option<&Password>) -> io::Result<()>;
+
 /// The sockets, of both families.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Listeners {
     port: Option<u16>,
-    sockets: Vec<TcpListener>,
-    /// When it is attempted again to listen; `None`: all sockets are there.
+    sockets: Vec<Open>,
+    /// When it is attempted again to listen, or to set keys; `None`: all is as it is to be.
     retry_at: Option<Instant>,
+    set_key: SetKey,
+    wanted: BTreeMap<IpNet, Password>,
+    /// Why sockets do not ask for a key.
+    unset: BTreeMap<IpNet, String>,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+struct Open {
+    socket: TcpListener,
+    /// The keys that it asks for, not those that it should.
     keys: BTreeMap<IpNet, Password>,
 }
 
 // === impl Listeners ===
 
 impl Listeners {
+    /// Listens nowhere.
+    pub fn new(set_key: SetKey) -> Self {
+        Self {
+            port: None,
+            sockets: Vec::new(),
+            retry_at: None,
+            set_key,
+            wanted: BTreeMap::new(),
+            unset: BTreeMap::new(),
+        }
+    }
+
     /// Listens as configured, with the passwords of all routers.
     pub fn adjust(&mut self, wanted: &Wanted) {
         let now = Instant::now();
-        if self.port != wanted.listen {
+        let is_first = self.port != wanted.listen;
+        if is_first {
             self.port = wanted.listen;
             self.sockets.clear();
-            self.keys.clear();
             self.retry_at = self.port.map(|_| now);
         }
-        if self.retry_at.is_some_and(|at| at <= now) {
-            self.open(now);
+        let is_due = self.retry_at.is_some_and(|at| at <= now);
+        if is_due {
+            self.retry_at = None;
+            self.open(now, is_first);
         }
-        let keys: BTreeMap<_, _> = wanted.peers.values().filter_map(key_of).collect();
-        for (from, _) in self.keys.iter().filter(|(it, _)| !keys.contains_key(it)) {
-            self.set(from, None);
+        let keys = wanted.peers.values().filter_map(key_of).collect();
+        if is_due || keys != self.wanted {
+            self.wanted = keys;
+            self.set_keys(now);
         }
-        for (from, key) in &keys {
-            if self.keys.get(from) != Some(key) {
-                self.set(from, Some(key));
-            }
-        }
-        self.keys = keys;
     }
 
     /// Listens where it does not yet. The program that had the port may end: an earlier speaker of
     /// this node, for example.
-    fn open(&mut self, now: Instant) {
-        let is_first = self.retry_at == Some(now);
-        self.retry_at = None;
+    fn open(&mut self, now: Instant, is_first: bool) {
         for is_ipv6 in [false, true] {
-            let is_open =
-                |it: &TcpListener| it.local_addr().is_ok_and(|it| it.is_ipv6() == is_ipv6);
+            let is_open = |it: &Open| it.is_ipv6() == is_ipv6;
             let Some(port) = self.port.filter(|_| !self.sockets.iter().any(is_open)) else {
                 continue;
             };
             match connect::listen(port, is_ipv6) {
                 Ok(socket) => {
                     info!(port, is_ipv6, "accepts BGP connections");
-                    self.sockets.push(socket);
+                    let keys = BTreeMap::new();
+                    self.sockets.push(Open { socket, keys });
                 }
                 Err(error) => {
                     if is_first {
@@ -80,9 +101,52 @@ impl Listeners {
                 }
             }
         }
-        for (from, key) in &self.keys {
-            self.set(from, Some(key));
+    }
+
+    /// Lets all sockets ask for the keys that are wanted. Those that can't be set now, for want of
+    /// memory of the socket for example, are attempted again.
+    fn set_keys(&mut self, now: Instant) {
+        let mut unset = BTreeMap::new();
+        for open in &mut self.sockets {
+            open.follow(&self.wanted, self.set_key, &mut unset);
         }
+        for (from, why) in &unset {
+            if self.unset.get(from) != Some(why) {
+                warn!(%from, why, "connections of a router are refused: its password is not set");
+            }
+        }
+        if !unset.is_empty() {
+            self.retry_at.get_or_insert(now + AGAIN);
+        }
+        self.unset = unset;
+    }
+
+    /// Returns whether connections of a router are to be refused: nothing asked for the signature
+    /// that its password is for. A socket has keys for addresses, and the address at the other end
+    /// of an interface is not known before.
+    pub fn refuses(&self, neighbor: &Neighbor) -> bool {
+        if neighbor.peer.password.is_none() {
+            return false;
+        }
+        let Some((from, key)) = key_of(neighbor) else {
+            return true;
+        };
+        let is_asked = |it: &Open| it.keys.get(&from) == Some(&key);
+        !self.sockets.iter().any(is_asked)
+    }
+
+    /// Returns why connections that a router is meant to begin are refused; `None`: they are not.
+    pub fn refusal(&self, neighbor: &Neighbor) -> Option<String> {
+        let _is_listening = self.port?;
+        let _password = neighbor.peer.password.as_ref()?;
+        if let Some((from, _)) = key_of(neighbor) {
+            return self.unset.get(&from).cloned();
+        }
+        // In the other mode this side begins the session, with the password.
+        let is_waiting = neighbor.peer.mode == Mode::Passive;
+        let is_unnumbered = matches!(neighbor.peer.address, PeerAddress::Interface(_));
+        let why = "a password is asked for at an address, and only the interface is known";
+        (is_waiting && is_unnumbered).then(|| why.to_owned())
     }
 
     /// Waits until it is to be attempted again to listen.
@@ -90,18 +154,6 @@ impl Listeners {
         match self.retry_at {
             Some(at) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
-        }
-    }
-
-    fn set(&self, from: &IpNet, key: Option<&Password>) {
-        let of_family = |it: &&TcpListener| {
-            let own = it.local_addr();
-            own.is_ok_and(|own| own.is_ipv6() == from.addr().is_ipv6())
-        };
-        for socket in self.sockets.iter().filter(of_family) {
-            if let Err(error) = connect::listen_key(socket, from, key) {
-                warn!(%from, %error, "the password of a router is not asked for");
-            }
         }
     }
 
@@ -120,8 +172,8 @@ impl Listeners {
 
     async fn accept_next(&self) -> io::Result<(TcpStream, SocketAddr)> {
         poll_fn(|cx| {
-            for socket in &self.sockets {
-                if let Poll::Ready(accepted) = socket.poll_accept(cx) {
+            for open in &self.sockets {
+                if let Poll::Ready(accepted) = open.socket.poll_accept(cx) {
                     return Poll::Ready(accepted);
                 }
             }
@@ -131,7 +183,56 @@ impl Listeners {
     }
 }
 
+// === impl Open ===
+
+impl Open {
+    fn is_ipv6(&self) -> bool {
+        self.socket.local_addr().is_ok_and(|it| it.is_ipv6())
+    }
+
+    /// Asks for these keys, and for no others. Notes why it does not for some.
+    fn follow(
+        &mut self,
+        wanted: &BTreeMap<IpNet, Password>,
+        set_key: SetKey,
+        unset: &mut BTreeMap<IpNet, String>,
+    ) {
+        let Self { socket, keys } = self;
+        // Room for others is made first.
+        keys.retain(|from, _| {
+            if wanted.contains_key(from) {
+                return true;
+            }
+            let Err(error) = set_key(socket, from, None) else {
+                return false;
+            };
+            unset.insert(
+                *from,
+                format!("the old password is still asked for: {error}"),
+            );
+            true
+        });
+        let is_ipv6 = socket.local_addr().is_ok_and(|it| it.is_ipv6());
+        let of_family = wanted
+            .iter()
+            .filter(|(from, _)| from.addr().is_ipv6() == is_ipv6);
+        for (from, key) in of_family {
+            if keys.get(from) == Some(key) {
+                continue;
+            }
+            match set_key(socket, from, Some(key)) {
+                Ok(()) => drop(keys.insert(*from, key.clone())),
+                Err(error) => drop(unset.insert(*from, error.to_string())),
+            }
+        }
+    }
+}
+
 fn key_of(neighbor: &Neighbor) -> Option<(IpNet, Password)> {
+    if neighbor.peer.vrf.is_some() {
+        // Its connections don't come here, and another router may have the address.
+        return None;
+    }
     let from = match neighbor.peer.address {
         PeerAddress::Ip(address) => address.into(),
         PeerAddress::Range(network) => network,
@@ -142,7 +243,12 @@ fn key_of(neighbor: &Neighbor) -> Option<(IpNet, Password)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+    use crate::peer::Peer;
+    use crate::session::tests::peer;
 
     #[tokio::test(start_paused = true)]
     async fn a_socket_that_gives_no_connection_is_asked_again_after_a_while_and_not_at_once() {
@@ -152,8 +258,11 @@ mod tests {
             .shutdown(std::net::Shutdown::Both)
             .unwrap();
         let listeners = Listeners {
-            sockets: vec![socket],
-            ..Listeners::default()
+            sockets: vec![Open {
+                socket,
+                keys: BTreeMap::new(),
+            }],
+            ..Listeners::new(connect::listen_key)
         };
         assert!(listeners.accept_next().await.is_err());
         let others = async {
@@ -176,12 +285,8 @@ mod tests {
             listen: Some(port),
             ..Wanted::default()
         };
-        let mut listeners = Listeners::default();
-        let is_open = |it: &Listeners| {
-            it.sockets
-                .iter()
-                .any(|it| it.local_addr().unwrap().is_ipv4())
-        };
+        let mut listeners = Listeners::new(connect::listen_key);
+        let is_open = |it: &Listeners| it.sockets.iter().any(|it| !it.is_ipv6());
         listeners.adjust(&wanted);
         assert!(!is_open(&listeners));
         drop(other);
@@ -194,5 +299,92 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), opened)
             .await
             .unwrap();
+    }
+    /// Whether keys of 10.0.0.0/8 can't be set, and whether none can be removed.
+    static FULL: AtomicBool = AtomicBool::new(true);
+    static STUCK: AtomicBool = AtomicBool::new(false);
+
+    fn set_key(_: &TcpListener, from: &IpNet, key: Option<&Password>) -> io::Result<()> {
+        let is_far = from.to_string().starts_with("10.");
+        let fails = match key {
+            Some(_) => is_far && FULL.load(Ordering::Relaxed),
+            None => STUCK.load(Ordering::Relaxed),
+        };
+        if fails {
+            return Err(io::Error::other("no memory"));
+        }
+        Ok(())
+    }
+
+    fn keyed(address: PeerAddress, password: Option<&str>) -> Neighbor {
+        let password = password.map(|it| Password::new(it).unwrap());
+        Neighbor {
+            peer: Peer {
+                address,
+                password,
+                ..peer()
+            },
+            routes: Arc::default(),
+        }
+    }
+
+    fn at(network: &str) -> PeerAddress {
+        PeerAddress::Range(network.parse().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_of_a_router_are_refused_until_its_password_is_asked_for() {
+        let port = super::super::tests::free_port();
+        let near = keyed(PeerAddress::Ip([192, 0, 2, 1].into()), Some("near"));
+        let far = keyed(at("10.0.0.0/24"), Some("far"));
+        let open = keyed(PeerAddress::Ip([192, 0, 2, 2].into()), None);
+        let mut wanted = Wanted {
+            listen: Some(port),
+            peers: [("near".into(), near.clone()), ("far".into(), far.clone())].into(),
+            ..Wanted::default()
+        };
+        let mut listeners = Listeners::new(set_key);
+        assert!(listeners.refuses(&near));
+        listeners.adjust(&wanted);
+        assert!(!listeners.refuses(&near) && !listeners.refuses(&open));
+        assert!(listeners.refuses(&far));
+        assert_eq!(listeners.refusal(&far).as_deref(), Some("no memory"));
+        assert_eq!(listeners.refusal(&near), None);
+
+        // It is attempted again by itself.
+        FULL.store(false, Ordering::Relaxed);
+        listeners.adjust(&wanted);
+        assert!(listeners.refuses(&far));
+        listeners.retry().await;
+        listeners.adjust(&wanted);
+        assert!(!listeners.refuses(&far));
+        assert_eq!(listeners.refusal(&far), None);
+
+        // A password that can't be replaced is not the one that is asked for.
+        FULL.store(true, Ordering::Relaxed);
+        let changed = keyed(at("10.0.0.0/24"), Some("changed"));
+        wanted.peers.insert("far".into(), changed.clone());
+        listeners.adjust(&wanted);
+        assert!(listeners.refuses(&changed) && listeners.refusal(&changed).is_some());
+
+        // One that can't be removed is attempted again, too.
+        STUCK.store(true, Ordering::Relaxed);
+        wanted.peers.clear();
+        listeners.adjust(&wanted);
+        STUCK.store(false, Ordering::Relaxed);
+        listeners.retry().await;
+        listeners.adjust(&wanted);
+        assert!(listeners.sockets.iter().all(|it| it.keys.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn a_password_at_an_interface_is_for_connections_that_this_side_begins() {
+        let mut listeners = Listeners::new(connect::listen_key);
+        let mut unnumbered = keyed(PeerAddress::Interface("eth0".into()), Some("secret"));
+        listeners.port = Some(179);
+        assert!(listeners.refuses(&unnumbered));
+        assert_eq!(listeners.refusal(&unnumbered), None);
+        unnumbered.peer.mode = Mode::Passive;
+        assert!(listeners.refusal(&unnumbered).is_some());
     }
 }

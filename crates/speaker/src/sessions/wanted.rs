@@ -123,6 +123,17 @@ pub(super) fn unheard(routing: &Routing) -> impl Iterator<Item = (Arc<str>, Reas
     })
 }
 
+/// Returns the reason why connections that a router with a password begins are refused.
+pub(super) fn refused(name: &str, why: &str) -> Reason {
+    let message = format!(
+        "BGPPeer {name}: connections that its router begins are refused, because nothing asks for \
+         its password: {why}"
+    );
+    let remedy = "let this node begin the session; or raise net.core.optmem_max where memory \
+                  lacks, and use a kernel with TCP MD5";
+    Reason::warning(Code::ListenFailed, message).remedy(remedy)
+}
+
 /// Returns what BFD is to watch, and the path to each router that it watches.
 pub(super) fn paths(
     routing: &Routing,
@@ -586,6 +597,15 @@ pub(super) mod tests {
         assert_eq!(made(&keyed, Some(known)), (true, vec![]));
         // Routers of a range are never those of a VRF.
         assert_eq!(made(&far, None), (false, vec![]));
+    }
+
+    #[test]
+    fn a_router_whose_connections_are_refused_is_named_with_the_cause() {
+        let reason = refused("tor", "no memory");
+        for part in ["BGPPeer tor", "password", "no memory"] {
+            assert!(reason.message.contains(part), "{reason}");
+        }
+        assert!(reason.remedy.contains("optmem_max"), "{reason}");
     }
 
     #[test]
