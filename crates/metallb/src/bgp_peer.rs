@@ -222,6 +222,12 @@ impl BgpPeer {
             let remedy = "write the address of one of the routers in peerAddress";
             fields.refuse_annotation(PASSIVE, value, message, remedy);
         }
+        let link_local = |it: IpAddr| matches!(it, IpAddr::V6(it) if it.is_unicast_link_local());
+        if link_local(range.addr()) {
+            let message = "link-local addresses do not distinguish routers of different links";
+            let remedy = "write interface instead of peerAddress, and true here";
+            fields.refuse_annotation(PASSIVE, value, message, remedy);
+        }
         if self.bfd_profile.is_some() {
             let message = "routers that are known by a range are not watched by BFD";
             let remedy = "remove bfdProfile, or write a BGPPeer for each router";

@@ -42,11 +42,20 @@ fn fit(address: &PeerAddress, from: SocketAddr) -> Option<u8> {
             let index = landfall_sys::interfaces::index(name);
             (index == Some(from.scope_id())).then_some(u8::MAX)
         }
-        (PeerAddress::Range(network), from) if network.contains(&from.ip()) => {
+        (PeerAddress::Range(network), from)
+            if network.contains(&from.ip()) && !is_link_local(from.ip()) =>
+        {
             Some(network.prefix_len())
         }
         _ => None,
     }
+}
+
+/// Returns whether an address means another host on each link: then a range does not say which
+/// routers it is for, and one on another link, such as that of a pod, could take the session of a
+/// router with the same address. They are known by their interface.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// Returns a router by its name, which may be one of a range; `None`: it is not wanted. One of a
@@ -130,6 +139,27 @@ mod tests {
         ] {
             assert!(neighbor_of(&wanted, name).is_none(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_router_at_a_link_local_address_is_found_by_its_interface_and_not_by_a_range() {
+        let loopback = landfall_sys::interfaces::index("lo").unwrap();
+        let mut wanted = wanted(&[("all", range("::/0")), ("link", range("fe80::/64"))]);
+        let name = |wanted: &Wanted, scope| {
+            let address = std::net::SocketAddrV6::new("fe80::7".parse().unwrap(), 7, 0, scope);
+            name_of(wanted, address.into())
+        };
+        assert_eq!(name(&wanted, loopback), None);
+        for other in ["all/fe80::7", "link/fe80::7"] {
+            assert!(neighbor_of(&wanted, other).is_none(), "{other}");
+        }
+        let mut unnumbered = wanted.peers["all"].clone();
+        unnumbered.peer.address = PeerAddress::Interface("lo".into());
+        wanted.peers.insert("lo".into(), unnumbered);
+        assert_eq!(name(&wanted, loopback).as_deref(), Some("lo"));
+        assert_eq!(name(&wanted, loopback + 1), None);
+        let global = name_of(&wanted, "[2001:db8::7]:7".parse().unwrap());
+        assert_eq!(global.as_deref(), Some("all/2001:db8::7"));
     }
 
     #[test]

@@ -384,6 +384,30 @@ fn a_mistake_in_an_annotation_about_a_key_is_refused_with_its_name() {
 }
 
 #[test]
+fn a_range_of_routers_has_the_address_of_one_and_is_not_of_addresses_that_each_link_has() {
+    let refusals = |range: &str, address: &str| {
+        let spec = with(BgpPeer, &json!({"peerAddress": address}));
+        let mut row = ResourceRow::clone(&object(BgpPeer, "it", spec));
+        let key = "landfall.dev/passive".to_owned();
+        row.annotations = [(key, range.to_owned())].into();
+        let (_, findings) = build(&[], &[Arc::new(row)]);
+        let reasons = of(&findings, BgpPeer, "it");
+        reasons.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (range, address, word) in [
+        ("10.0.0.0/24", "10.0.0.1", None),
+        ("2001:db8::/64", "2001:db8::1", None),
+        ("10.0.0.0/24", "10.0.1.1", Some("not in this range")),
+        ("fe80::/64", "fe80::1", Some("link-local")),
+        ("fe80::/10", "fe80::1", Some("link-local")),
+    ] {
+        let said = refusals(range, address);
+        assert_eq!(said.len(), usize::from(word.is_some()), "{range}: {said:?}");
+        assert!(said.iter().all(|it| it.contains(word.unwrap())), "{said:?}");
+    }
+}
+
+#[test]
 fn a_mistake_in_a_community_is_refused_with_its_field() {
     let one = |name: Value, value: Value| json!({"communities": [{"name": name, "value": value}]});
     refused(
