@@ -10,9 +10,11 @@ mod task;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::debug;
@@ -33,6 +35,13 @@ const INCOMING: usize = 4;
 
 /// Routers of a range at most.
 const ROUTERS: usize = 64;
+
+/// For how long a router of a range is known that has no session, and does not attempt to begin
+/// one: long enough for alerts and for those that search for it.
+const FORGET: Duration = Duration::from_mins(15);
+
+/// From one check for routers to forget to the next.
+const CHECK: Duration = Duration::from_mins(1);
 
 /// What is known of each session, by the name of the peer: of a router of a range by that of the
 /// range, a slash and its address.
@@ -83,6 +92,8 @@ struct Supervisor {
     refusals: watch::Sender<Refusals>,
     commands: mpsc::Receiver<(Arc<str>, Command)>,
     tasks: BTreeMap<Arc<str>, Running>,
+    /// When routers are to be forgotten next.
+    check_at: Instant,
     listeners: Listeners,
     tracker: TaskTracker,
 }
@@ -92,6 +103,10 @@ struct Running {
     neighbor: watch::Sender<(Neighbor, Drain)>,
     commands: mpsc::Sender<Command>,
     incoming: mpsc::Sender<TcpStream>,
+    /// When its router was there last: it connected, or had a session.
+    seen: Instant,
+    /// How many sessions it had by then.
+    sessions: u64,
 }
 
 // === impl Speaker ===
@@ -111,6 +126,7 @@ impl Speaker {
             refusals: refusals_there,
             commands: commands_there,
             tasks: BTreeMap::new(),
+            check_at: Instant::now() + CHECK,
             listeners: Listeners::new(connect::listen_key),
             tracker: tracker.clone(),
         };
@@ -160,10 +176,15 @@ impl Supervisor {
     async fn run(mut self, stop: CancellationToken) {
         loop {
             self.adjust(&stop);
+            let has_range = self.tasks.keys().any(|name| routers::is_of_range(name));
             tokio::select! {
                 () = stop.cancelled() => return,
                 (stream, from) = self.listeners.accept() => self.take(stream, from, &stop),
                 () = self.listeners.retry() => {}
+                () = tokio::time::sleep_until(self.check_at), if has_range => {
+                    self.check_at = Instant::now() + CHECK;
+                    self.forget();
+                }
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
                         return;
@@ -199,6 +220,7 @@ impl Supervisor {
             return;
         }
         if let Some(running) = self.task_of(&name, stop) {
+            running.seen = Instant::now();
             // A router that connects so often can wait.
             drop(running.incoming.try_send(stream));
         }
@@ -245,28 +267,52 @@ impl Supervisor {
     }
 
     /// Returns the task of a router that connects; one of a range may be new.
-    fn task_of(&mut self, name: &Arc<str>, stop: &CancellationToken) -> Option<&Running> {
+    fn task_of(&mut self, name: &Arc<str>, stop: &CancellationToken) -> Option<&mut Running> {
         if !self.tasks.contains_key(name) {
             let new = {
                 let wanted = self.wanted.borrow();
                 (routers::neighbor_of(&wanted, name)?, wanted.drain)
             };
-            let range = routers::configured(name);
-            let is_of_it = |other: &str| routers::configured(other) == range;
-            if self.tasks.keys().filter(|it| is_of_it(it)).count() >= ROUTERS {
-                let statuses = self.statuses.borrow().clone();
-                let is_up = |name: &str| {
-                    let status = statuses.get(name);
-                    status.is_some_and(|it| it.state == State::Established)
-                };
-                self.tasks.retain(|it, _| !is_of_it(it) || is_up(it));
-            }
-            if self.tasks.keys().filter(|it| is_of_it(it)).count() >= ROUTERS {
+            if !self.make_room(routers::configured(name)) {
                 return None;
             }
             self.begin(name, new, stop);
         }
-        self.tasks.get(name)
+        self.tasks.get_mut(name)
+    }
+
+    /// Makes room for another router of a range: without a session, the one goes that was there the
+    /// longest time ago. Others may be about to have one, however many connect. Returns whether
+    /// there is room.
+    fn make_room(&mut self, range: &str) -> bool {
+        let all = self.tasks.iter();
+        let of_it = all.filter(|(name, _)| routers::configured(name) == range);
+        if of_it.clone().count() < ROUTERS {
+            return true;
+        }
+        let statuses = self.statuses.borrow().clone();
+        let idle = of_it.filter(|(name, _)| !is_up(&statuses, name));
+        let oldest = idle.min_by_key(|(_, running)| running.seen);
+        let oldest = oldest.map(|(name, _)| Arc::clone(name));
+        oldest.is_some_and(|name| self.tasks.remove(&name).is_some())
+    }
+
+    /// Forgets routers of ranges that are no longer there.
+    fn forget(&mut self) {
+        let statuses = self.statuses.borrow().clone();
+        let now = Instant::now();
+        self.tasks.retain(|name, running| {
+            if !routers::is_of_range(name) {
+                return true;
+            }
+            // A session may have come and gone since the last check.
+            let sessions = statuses.get(name).map_or(0, |it| it.counts.established);
+            let had_session = std::mem::replace(&mut running.sessions, sessions) != sessions;
+            if had_session || is_up(&statuses, name) {
+                running.seen = now;
+            }
+            now.saturating_duration_since(running.seen) < FORGET
+        });
     }
 
     fn begin(&mut self, name: &Arc<str>, new: (Neighbor, Drain), stop: &CancellationToken) {
@@ -285,9 +331,16 @@ impl Supervisor {
             neighbor,
             commands,
             incoming,
+            seen: Instant::now(),
+            sessions: 0,
         };
         self.tasks.insert(Arc::clone(name), running);
     }
+}
+
+fn is_up(statuses: &Statuses, name: &str) -> bool {
+    let status = statuses.get(name);
+    status.is_some_and(|it| it.state == State::Established)
 }
 
 #[cfg(test)]

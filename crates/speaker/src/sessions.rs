@@ -311,7 +311,10 @@ impl<R: OwnReport> Task<R> {
         }
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
-            if self.routing.peers.contains_key(configured(name)) {
+            let peer = configured(name);
+            // A router of a range may be forgotten, which is no session.
+            let is_known = peer == &**name || statuses.contains_key(name);
+            if is_known && self.routing.peers.contains_key(peer) {
                 info!(router = %name, "the session with the router is up again");
             }
         }

@@ -14,6 +14,11 @@ pub fn configured(name: &str) -> &str {
     name.split_once(OF_RANGE).map_or(name, |(range, _)| range)
 }
 
+/// Returns whether a name is that of a router of a range.
+pub(super) fn is_of_range(name: &str) -> bool {
+    name.contains(OF_RANGE)
+}
+
 /// Returns the name of the router that connects from an address; `None`: there is none, or its
 /// address is reserved.
 pub(super) fn name_of(wanted: &Wanted, from: SocketAddr) -> Option<Arc<str>> {

@@ -140,9 +140,15 @@ impl Task {
                 Woken::Follow => self.follow(),
             }
         }
-        self.pump();
-        self.statuses.send_modify(|all| {
-            Arc::make_mut(all).remove(&self.name);
+        self.transfer();
+        self.say(&self.session.status());
+        // Another task may have the name already, of a router that was forgotten and is back.
+        self.statuses.send_if_modified(|all| {
+            let is_own = all.get(&self.name) == self.shown.as_ref();
+            if is_own {
+                Arc::make_mut(all).remove(&self.name);
+            }
+            is_own
         });
     }
 
@@ -239,8 +245,14 @@ impl Task {
         }
     }
 
-    /// Does what the session asks for, writes what there is room for, and shows what is new.
+    /// Does what is to be done now, and shows what is new.
     fn pump(&mut self) {
+        self.transfer();
+        self.show();
+    }
+
+    /// Does what the session asks for, and writes what there is room for.
+    fn transfer(&mut self) {
         self.act_all();
         let now = Instant::now();
         for wire in &mut self.wires {
@@ -252,7 +264,6 @@ impl Task {
         // Those that the router ended.
         let session = &self.session;
         self.wires.retain(|wire| session.has(wire.id));
-        self.show();
     }
 
     fn act_all(&mut self) {
@@ -291,6 +302,15 @@ impl Task {
         if self.shown.as_ref() == Some(&status) {
             return;
         }
+        self.say(&status);
+        self.shown = Some(status.clone());
+        self.statuses.send_modify(|all| {
+            Arc::make_mut(all).insert(Arc::clone(&self.name), status);
+        });
+    }
+
+    /// Logs what is new.
+    fn say(&self, status: &Status) {
         let before = self.shown.as_ref();
         let state = before.map_or(State::Idle, |it| it.state);
         if status.state != state && status.state.max(state) == State::Established {
@@ -302,10 +322,6 @@ impl Task {
             let (reason, remedy) = (error.reason(), error.remedy());
             warn!(peer = %self.name, %error, reason, remedy, "no BGP session");
         }
-        self.shown = Some(status.clone());
-        self.statuses.send_modify(|all| {
-            Arc::make_mut(all).insert(Arc::clone(&self.name), status);
-        });
     }
 }
 
