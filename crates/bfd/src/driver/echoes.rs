@@ -12,7 +12,7 @@ use landfall_sys::packet::{Instruction, NetworkSocket};
 use rustix::net::netdevice::index_to_name;
 
 use crate::packet::echo::{ETHER_TYPE, Echo, PORT};
-use crate::table::{Id, Path, Way};
+use crate::table::{Hops, Id, Path, Way};
 
 /// Echoes that are taken in a row.
 const BATCH: usize = 1_024;
@@ -24,6 +24,8 @@ const FRESH: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Echoes {
     sockets: Option<(NetworkSocket, UdpSocket)>,
+    /// Why there are none though they are wanted.
+    fault: Option<String>,
     neighbors: BTreeMap<Id, Neighbor>,
 }
 
@@ -36,7 +38,8 @@ struct Neighbor {
 // === impl Echoes ===
 
 impl Echoes {
-    /// Opens or closes the sockets. Without the capability `NET_RAW` there are no echoes.
+    /// Opens the sockets if they are missing, or closes them. Without the capability `NET_RAW`
+    /// there are no echoes.
     pub(super) fn follow(&mut self, is_wanted: bool) {
         if !is_wanted {
             *self = Self::default();
@@ -45,10 +48,25 @@ impl Echoes {
             let packets = NetworkSocket::open(ETHER_TYPE, &program());
             let both = packets.and_then(|packets| Ok((packets, UdpSocket::bind(any)?)));
             match both {
-                Ok(both) => self.sockets = Some(both),
-                Err(error) => tracing::warn!(%error, "BFD can send no echoes"),
+                Ok(both) => {
+                    self.sockets = Some(both);
+                    self.fault = None;
+                }
+                Err(error) => {
+                    let fault = format!("cannot send echoes: {error}");
+                    if self.fault.as_ref() != Some(&fault) {
+                        tracing::warn!(%error, "BFD can send no echoes");
+                    }
+                    self.fault = Some(fault);
+                }
             }
         }
+    }
+
+    /// Returns why no echo of a path can be sent; only single hops over IPv4 have echoes.
+    pub(super) fn fault(&self, path: &Path) -> Option<String> {
+        let has_echoes = path.hops == Hops::Single && path.peer.is_ipv4();
+        self.fault.clone().filter(|_| has_echoes)
     }
 
     /// Forgets a session.

@@ -99,8 +99,7 @@ impl Thread {
             return;
         }
         self.listeners.follow(&wanted);
-        self.echoes
-            .follow(wanted.values().any(|it| it.echo.is_some()));
+        self.echoes.follow(has_echoes(&wanted));
         self.table.apply(&wanted, forwards, Instant::now());
         self.wanted = wanted;
         self.perform();
@@ -180,6 +179,7 @@ impl Thread {
         if is_due {
             self.refreshed = Instant::now();
             self.listeners.follow(&self.wanted);
+            self.echoes.follow(has_echoes(&self.wanted));
             for (id, index) in self.senders.reopen() {
                 self.table.set_interface(id, index);
             }
@@ -195,7 +195,9 @@ impl Thread {
         let faults: BTreeMap<&Path, String> = self.senders.faults().collect();
         for (path, status) in &mut sessions {
             let fault = faults.get(&**path).cloned();
-            status.fault = fault.or_else(|| self.listeners.fault(path));
+            let fault = fault.or_else(|| self.listeners.fault(path));
+            let wants_echoes = self.wanted.get(path).is_some_and(|it| it.echo.is_some());
+            status.fault = fault.or_else(|| self.echoes.fault(path).filter(|_| wants_echoes));
         }
         self.shared.snapshot.store(Arc::new(Snapshot {
             sessions,
@@ -204,6 +206,10 @@ impl Thread {
             scheduling: self.scheduling,
         }));
     }
+}
+
+fn has_echoes(wanted: &Wanted) -> bool {
+    wanted.values().any(|it| it.echo.is_some())
 }
 
 /// Waits until a descriptor is readable, or for a time.

@@ -18,7 +18,7 @@ pub struct Status {
     pub last_down: Option<Cause>,
     /// Why a packet to it was rejected last.
     pub last_rejection: Option<Rejection>,
-    /// Why its packets cannot be sent or received.
+    /// Why its packets, or else its echoes, cannot be sent or received.
     pub fault: Option<String>,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use landfall_bfd::packet::State;
 use landfall_bfd::session::{Cause, Role, Settings};
 use landfall_bfd::table::{Hops, Path};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::lab::{Host, Node, is_inside, link, link_local, sh, until};
 use crate::world::{ms, settings};
@@ -226,6 +227,44 @@ async fn what_cannot_be_sent_or_received_is_a_fault_until_it_can() {
     third.set([(to("10.7.0.1"), fast)]);
     one.reaches(&missing, State::Up).await;
     assert_eq!(fault(&missing), None);
+}
+
+#[tokio::test]
+async fn echoes_that_cannot_be_sent_are_a_fault_until_they_can_and_the_session_stays_up() {
+    let name =
+        "driver::echoes_that_cannot_be_sent_are_a_fault_until_they_can_and_the_session_stays_up";
+    if !is_inside(name) {
+        return;
+    }
+    let host = Host::neighbor();
+    host.sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
+    let (one, other) = (Node::start(), host.node());
+    let (here, there) = (to("10.0.0.2"), to("10.0.0.1"));
+    let plain = settings(50, 50, 3);
+    let echo = Settings {
+        echo: Some(ms(50)),
+        ..plain.clone()
+    };
+    one.set([(here.clone(), plain)]);
+    other.set([(there, echo.clone())]);
+    one.reaches(&here, State::Up).await;
+    // No more descriptors than the standard streams.
+    let usual = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(3),
+        ..usual
+    };
+    setrlimit(Resource::Nofile, none).unwrap();
+    one.set([(here.clone(), echo)]);
+    let fault = || one.status(&here).and_then(|it| it.fault);
+    until("the fault is reported", || fault().is_some()).await;
+    let text = fault().unwrap();
+    assert!(text.contains("cannot send echoes"), "{text}");
+    setrlimit(Resource::Nofile, usual).unwrap();
+    let returns = || one.status(&here).is_some_and(|it| it.counters.echo_in > 10);
+    until("echoes return", returns).await;
+    assert_eq!(fault(), None);
+    assert_eq!(one.status(&here).unwrap().counters.downs, 0);
 }
 
 #[tokio::test]
