@@ -391,7 +391,10 @@ fn close_to_others(folder: &Path) -> io::Result<()> {
             return Ok(());
         }
     }
-    fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
+    match fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)) {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+        set => set,
+    }
 }
 
 /// Identifies a version of `state.json`.

@@ -121,14 +121,14 @@ impl Journal {
         entries: BTreeMap<Key, (Entry, u64)>,
         reading: &Reading<'_>,
     ) -> Result<Self, Fault> {
-        let mut medium = folder
-            .open(JOURNAL)
-            .map_err(fault(JOURNAL, "can't be opened"))?;
-        // The process that wrote it may have died before it was synced, or before its name was.
-        let synced = medium.sync().and_then(|()| folder.sync());
-        let tail = match synced {
-            Ok(()) => Tail::Uncut(medium),
-            Err(_) => Tail::Lost,
+        let tail = match folder.open(JOURNAL) {
+            // The process that wrote it may have died before it was synced, or before its name was.
+            Ok(mut medium) => match medium.sync().and_then(|()| folder.sync()) {
+                Ok(()) => Tail::Uncut(medium),
+                Err(_) => Tail::Lost,
+            },
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Tail::Lost,
+            Err(error) => return Err(fault(JOURNAL, "can't be opened")(error)),
         };
         let entries: BTreeMap<Key, Kept> = entries
             .into_iter()

@@ -1,7 +1,7 @@
 //! One process per state directory.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,7 +33,14 @@ pub(super) fn take(directory: &Path, name: &str, wait: Wait<'_>) -> Result<File,
     let path = directory.join(name);
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
-    let mut file = folder::open(&path, &mut options).map_err(io_error(&path, "can't be opened"))?;
+    let opened = match folder::open(&path, &mut options) {
+        // A lock needs no writing, and what is on record is served all the same.
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem => {
+            folder::open(&path, File::options().read(true))
+        }
+        opened => opened,
+    };
+    let mut file = opened.map_err(io_error(&path, "can't be opened"))?;
     let mut attempt = 0;
     loop {
         match file.try_lock() {

@@ -41,28 +41,77 @@ fn fill(disk: &Path) -> PathBuf {
     path
 }
 
-#[test]
-fn a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it() {
+/// Plays a test on a small disk.
+fn play<F: Future<Output = ()>>(name: &str, test: impl FnOnce(PathBuf) -> F) {
     let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else {
         let stage = Stage::new();
         stage.put("web.yaml", &service("web", 80));
-        let name = "small_disk::a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it";
         return again_on_a_small_disk(&stage, name);
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(on_a_small_disk(&root));
+    runtime.block_on(test(root));
 }
 
-async fn on_a_small_disk(root: &Path) {
-    let disk = root.join("disk");
-    let options = || Options {
+fn options(root: &Path) -> Options {
+    Options {
         paths: vec![root.join("manifests")],
         recursive: false,
-        state: Some(disk.join("state")),
-    };
+        state: Some(root.join("disk/state")),
+    }
+}
+
+fn remount(disk: &Path, mode: &str) {
+    let mounted = Command::new("mount")
+        .args(["-o", &format!("remount,{mode}")])
+        .arg(disk)
+        .status();
+    assert!(mounted.unwrap().success());
+}
+
+#[test]
+fn what_is_on_record_is_served_from_a_disk_that_can_only_be_read() {
+    let name = "small_disk::what_is_on_record_is_served_from_a_disk_that_can_only_be_read";
+    play(name, async |root| {
+        let mut running = Running::start(options(&root)).await;
+        running.claim("web", 2).await;
+        let uid = running.row("web").uid.clone();
+        running.kill().await;
+        let disk = root.join("disk");
+        remount(&disk, "ro");
+        let mut running = Running::start(options(&root)).await;
+        assert_eq!(running.row("web").status, status(2));
+        let write = |number| {
+            let (store, uid) = (running.store.clone(), uid.clone());
+            async move { store.write_status(&key("web"), &uid, &status(number)).await }
+        };
+        let refused = write(3).await.unwrap_err().to_string();
+        assert!(refused.contains("Read-only file system"), "{refused}");
+        remount(&disk, "rw");
+        write(4).await.unwrap();
+        running
+            .until("what was written is reported", |running| {
+                running.row("web").status == status(4)
+            })
+            .await;
+        running.kill().await;
+        let running = Running::start(options(&root)).await;
+        assert_eq!(running.row("web").status, status(4));
+        running.stop().await;
+    });
+}
+
+#[test]
+fn a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it() {
+    let name = "small_disk::a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it";
+    play(name, on_a_small_disk);
+}
+
+async fn on_a_small_disk(root: PathBuf) {
+    let disk = root.join("disk");
+    let options = || options(&root);
     let mut running = Running::start(options()).await;
     running.claim("web", 2).await;
     let uid = running.row("web").uid.clone();
