@@ -13,6 +13,7 @@
 //! loopback address, and [`guard`] keeps web pages of others from using the reader's browser as a
 //! way in.
 
+mod answering;
 mod error;
 mod events;
 pub mod guard;
@@ -27,6 +28,7 @@ mod stall;
 mod texts;
 pub mod token;
 
+pub use answering::is_answering;
 pub use instance::{Heartbeat, Instance, PlanError, Readiness, similar};
 pub use options::Options;
-pub use server::{is_answering, serve};
+pub use server::serve;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
+use crate::answering::answers;
 use crate::error::ApiError;
 use crate::places::{PlaceHold, Places};
 use crate::stall::Stall;
@@ -34,17 +35,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// After a failed accept (no file descriptors left): time for something to be given back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-tokio::task_local! {
-    /// Set in tasks that answer a client.
-    static ANSWERING: ();
-}
-
-/// Returns whether the calling task answers a client of the admin endpoint, for a panic hook: such
-/// a task ends alone.
-pub fn is_answering() -> bool {
-    ANSWERING.try_with(|()| ()).is_ok()
-}
 
 /// Serves the admin endpoint until cancelled, then lets answers under way end. Never fails: a
 /// connection's trouble is its own.
@@ -68,8 +58,8 @@ pub async fn serve<I: Instance>(
                             None => places.wait().await,
                         }
                     };
-                    let answers = connection(stream, router.clone(), seat, cancel.clone());
-                    tasks.spawn(ANSWERING.scope((), answers));
+                    let connection = connection(stream, router.clone(), seat, cancel.clone());
+                    tasks.spawn(answers(connection));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "admin endpoint can't accept a connection");

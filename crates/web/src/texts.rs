@@ -17,6 +17,7 @@ use axum::body::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
+use crate::answering::on_a_thread;
 use crate::error::ApiError;
 use crate::metrics::{Format, Scope};
 
@@ -154,7 +155,7 @@ impl Texts {
         }
         // The turn goes along: a client that leaves must not let another begin meanwhile.
         let shared = self.0.clone();
-        let text = tokio::task::spawn_blocking(move || {
+        let text = on_a_thread(move || {
             let began = Instant::now();
             let text = Text::new(write()?);
             turn.put(subject, began, &text);

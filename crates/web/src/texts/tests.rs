@@ -59,6 +59,23 @@ fn where_the_room_is_full_a_text_of_the_last_seconds_will_do_and_then_the_oldest
 }
 
 #[tokio::test]
+async fn a_text_that_panics_is_the_trouble_of_its_client_alone() {
+    let texts = Texts::default();
+    let (report, reported) = mpsc::channel();
+    let panicking: Write = Box::new(move || {
+        report
+            .send(crate::is_answering())
+            .map_err(|error| error.to_string())?;
+        std::panic::resume_unwind(Box::new("of a test"))
+    });
+    assert!(texts.get(Subject::Instance, panicking).await.is_err());
+    assert_eq!(reported.recv(), Ok(true));
+    let write = || Ok(b"whole".to_vec());
+    let text = texts.get(Subject::Instance, write).await.unwrap();
+    assert_eq!(read(text).await.unwrap(), b"whole");
+}
+
+#[tokio::test]
 async fn one_text_is_made_at_a_time_and_shared_by_clients_that_asked_meanwhile() {
     let texts = Texts::default();
     let get = |write: Write| {
