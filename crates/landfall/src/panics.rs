@@ -7,20 +7,18 @@ use tokio_util::sync::CancellationToken;
 /// How the names of the data plane's threads begin.
 const WORKERS: &str = "worker-";
 
-/// Returns a token that is cancelled when a task or a thread panics, after what is done with panics
-/// so far: a process in which a part is missing looks well and is silent, and a new one has all of
-/// them. Connections of clients are left out, for they end alone: those of the data plane and those
-/// of the admin endpoint.
-pub fn end_of_process() -> CancellationToken {
-    let ended = CancellationToken::new();
-    let (before, by_panic) = (panic::take_hook(), ended.clone());
+/// Cancels a token when a task or a thread panics, after what is done with panics so far: a process
+/// in which a part is missing looks well and is silent, and a new one has all of them. Connections
+/// of clients are left out, for they end alone: those of the data plane and those of the admin
+/// endpoint.
+pub fn end_of_process(ended: CancellationToken) {
+    let before = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         before(panic);
         if is_essential(std::thread::current().name()) && !landfall_web::is_answering() {
-            by_panic.cancel();
+            ended.cancel();
         }
     }));
-    ended
 }
 
 /// Returns whether the process can't do its work without all that runs on a thread of this name.
@@ -36,7 +34,8 @@ mod tests {
     fn is_end(name: &str) -> bool {
         let before = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));
-        let ended = end_of_process();
+        let ended = CancellationToken::new();
+        end_of_process(ended.clone());
         let panics = std::thread::Builder::new().name(name.to_owned());
         let thread = panics.spawn(|| panic::panic_any("of a test")).unwrap();
         assert!(thread.join().is_err());

@@ -3,8 +3,8 @@
 //! default are taken and logged.
 //!
 //! They are received and obeyed on threads of their own, so that a stop works whatever the rest of
-//! the process does; a stop that is not over in time is ended there, too. tokio's own receivers may
-//! miss a signal that comes between the installation of its handler and that of the receiver, and a
+//! the process does; a stop that is not over in time is ended there, too, and so is the end of a
+//! process in which a part has failed. tokio's own receivers may miss a signal that comes between the installation of its handler and that of the receiver, and a
 //! process that is stopped at its start would go on. Here a microsecond is left of that.
 
 use std::io;
@@ -21,10 +21,10 @@ use crate::logging;
 /// Exit status after a second signal: 128 + SIGINT.
 const AT_ONCE: i32 = 130;
 
-/// Exit status of a stop that was not over in time.
+/// Exit status of an end that was not over in time.
 const OVERDUE: i32 = 1;
 
-/// How long a stop may take beyond the time that connections have.
+/// How long an end may take beyond the time that connections have.
 const MARGIN: Duration = Duration::from_secs(25);
 
 /// Signals without a meaning here that would end the process: SIGUSR1, SIGALRM, SIGSTKFLT, SIGXCPU,
@@ -37,6 +37,7 @@ const WITHOUT_MEANING: [i32; 9] = [10, 14, 16, 24, 25, 26, 27, 29, 30];
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     asked: CancellationToken,
+    failed: CancellationToken,
     reload: Arc<Notify>,
     successor: Arc<Notify>,
 }
@@ -98,6 +99,12 @@ impl Stop {
         self.asked.run_until_cancelled(work).await
     }
 
+    /// Returns what is to be cancelled when the process is to end because a part of it has failed:
+    /// from then on the end has as long as a stop.
+    pub const fn failed(&self) -> &CancellationToken {
+        &self.failed
+    }
+
     /// Raised when everything is to be checked again.
     pub fn reload(&self) -> Arc<Notify> {
         self.reload.clone()
@@ -108,9 +115,12 @@ impl Stop {
         self.successor.notified().await;
     }
 
-    /// Returns once a stop that was asked for should be over.
+    /// Returns once an end that has begun should be over.
     async fn overdue(&self, grace: Duration) {
-        self.asked().await;
+        tokio::select! {
+            () = self.asked() => {}
+            () = self.failed.cancelled() => {}
+        }
         tokio::time::sleep(grace + MARGIN).await;
     }
 
@@ -226,6 +236,26 @@ mod tests {
         let (asking, requests) = mpsc::channel(1);
         asking.send(STOP).await.unwrap();
         assert_eq!(stop.obey(requests, stop.asked()).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_because_of_a_failure_has_as_long_as_a_stop() {
+        let grace = Duration::from_secs(2);
+        let begin: [fn(&Stop); 2] = [|it| it.asked.cancel(), |it| it.failed().cancel()];
+        for begin in begin {
+            let stop = Stop::default();
+            let overdue = stop.overdue(grace);
+            let mut overdue = std::pin::pin!(overdue);
+            let longest = grace + MARGIN;
+            let calm = tokio::time::timeout(longest * 2, &mut overdue).await;
+            assert!(calm.is_err(), "nothing ends yet");
+            begin(&stop);
+            let early = longest.checked_sub(Duration::from_millis(1)).unwrap();
+            let early = tokio::time::timeout(early, &mut overdue).await;
+            assert!(early.is_err(), "there is time left");
+            let in_time = tokio::time::timeout(Duration::from_millis(2), overdue).await;
+            assert!(in_time.is_ok(), "it is over");
+        }
     }
 
     #[tokio::test]

@@ -182,6 +182,9 @@ impl ServeCluster {
             deposed(election.as_ref()),
         )
         .await;
+        if outcome.is_err() {
+            ends.stop.failed().cancel();
+        }
         let Some(election) = election else {
             instance.stop(ends.grace).await;
             return outcome;

@@ -19,7 +19,6 @@ use landfall_speaker::task::{Parts, Speaker};
 use landfall_web::token::TokenFile;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 use crate::admin::speaker::SpeakerApi;
 use crate::assembly::{facts, watched};
@@ -52,7 +51,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         .with_context(|| format!("opening the admin endpoint at {}", args.admin))?;
     let connection = connect(&args).await?;
 
-    let ended = panics::end_of_process();
+    panics::end_of_process(stop.failed().clone());
     // Each ends by itself, in the order of a stop.
     let (members, announcing, others) = <(Lifetime, Lifetime, Lifetime)>::default();
     let (announcer, reports) = announce(&exclusions, &announcing)?;
@@ -88,7 +87,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let served = running.as_ref().map(|it| it.seen.view.clone());
     let speaker = speaker.beside(served).while_healthy(healthy);
     let sessions = peers::start(&connection, &args, &outputs, &reporter, &others);
-    tasks.spawn(watched(speaker.run(cancel.clone()), ended.clone()));
+    tasks.spawn(watched(speaker.run(cancel.clone()), stop.failed().clone()));
     let reporting = reporting::Reporting {
         connection,
         reporter,
@@ -103,7 +102,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let (options, api) = (web_options(args), Arc::new(api));
     tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
 
-    let outcome = end_of(&stop, &ended).await;
+    let outcome = end_of(&stop).await;
     // Routers go over to others first, while everything here goes on.
     sessions.end(drain).await;
     // The others take over before this node is silent: what still arrives here is forwarded.
@@ -165,10 +164,10 @@ fn web_options(args: SpeakerArgs) -> landfall_web::Options {
 }
 
 /// Waits until a signal asks for a stop, or the loop has ended by itself, or anything has panicked.
-async fn end_of(stop: &Stop, ended: &CancellationToken) -> anyhow::Result<()> {
+async fn end_of(stop: &Stop) -> anyhow::Result<()> {
     tokio::select! {
         () = stop.asked() => Ok(()),
-        () = ended.cancelled() => Err(anyhow::anyhow!(
+        () = stop.failed().cancelled() => Err(anyhow::anyhow!(
             "a part of the speaker ended unexpectedly; this is a bug, see the log"
         )),
     }

@@ -134,6 +134,7 @@ impl Serving {
                 biased;
                 next = self.stop.unless_asked(self.succeeded()) => next,
                 () = instance.broken() => {
+                    self.stop.failed().cancel();
                     instance.stop(self.grace).await;
                     return Err(serve_cluster::loop_ended());
                 }
