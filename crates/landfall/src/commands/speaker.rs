@@ -61,7 +61,8 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
         decider = decider.serving(plane);
         prepared = Some(plane::prepare(&args, &config, &secret).await?);
     }
-    let healthy = health::follow(args.data_plane_health.clone(), &others).await;
+    let healthy = health::follow(args.data_plane_health.clone(), &others);
+    let healthy = stop.unless_asked(healthy).await.flatten();
     let membership = join(&args, &connection, keys.clone(), &decider, &members).await?;
     let keys = keys::follow(args.membership_key_file.clone(), keys, membership.clone());
     others

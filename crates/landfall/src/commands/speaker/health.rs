@@ -19,12 +19,12 @@ const LOOK: Duration = Duration::from_secs(2);
 /// So many questions in a row without a good answer mean that it does not work.
 const MISSED: u32 = 3;
 
-/// Asks again and again from now on. The first answer is waited for: routers that keep the routes
-/// of a speaker that restarts must not lose them for want of it.
+/// Asks again and again from now on. What is first known is waited for: routers that keep the routes
+/// of a speaker that restarts must not lose them for want of it, nor for one bad answer.
 pub async fn follow(url: Option<Uri>, lifetime: &Lifetime) -> Option<watch::Receiver<bool>> {
     let url = url?;
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let first = look(&client, &url).await;
+    let first = first(|| look(&client, &url)).await;
     if let Err(why) = &first {
         warn!(%url, why, "the data plane of this node does not work yet");
     }
@@ -35,6 +35,18 @@ pub async fn follow(url: Option<Uri>, lifetime: &Lifetime) -> Option<watch::Rece
         .tasks
         .spawn(cancel.run_until_cancelled_owned(asking));
     Some(healthy)
+}
+
+/// Returns the first good answer, or the last of so many bad ones that it is taken not to work.
+async fn first(mut ask: impl AsyncFnMut() -> Result<(), String>) -> Result<(), String> {
+    let mut missed = 0;
+    loop {
+        let answer = ask().await;
+        if !next(true, &mut missed, answer.is_ok()) || answer.is_ok() {
+            return answer;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 async fn keep_asking(
@@ -97,6 +109,21 @@ mod tests {
             healthy
         });
         assert_eq!(taken, [true, true, true, true, true, false, false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_a_start_it_takes_as_many_missed_answers_as_later() {
+        let bad = || Err("no".to_owned());
+        let cases = [
+            (vec![Ok(())], Ok(())),
+            (vec![bad(), bad(), Ok(())], Ok(())),
+            (vec![bad(), bad(), bad()], bad()),
+        ];
+        for (answers, taken) in cases {
+            let mut answers = answers.into_iter();
+            let known = first(async || answers.next().unwrap()).await;
+            assert_eq!((known, answers.next()), (taken, None));
+        }
     }
 
     #[tokio::test]
