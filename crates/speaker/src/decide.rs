@@ -2,6 +2,7 @@
 //! No I/O, no clock.
 
 mod hosts;
+mod options;
 mod serving;
 mod strict;
 
@@ -105,30 +106,6 @@ impl Decider {
             subnets: None,
             is_strict: rules.must_be_able_to_serve,
         }
-    }
-
-    /// The same, with every node taken for alive, as MetalLB does without memberlist: so do
-    /// speakers of both elect the same node while one replaces the other.
-    #[must_use]
-    pub fn assuming_all_alive(mut self) -> Self {
-        self.assumes_all_alive = true;
-        // By MetalLB's speakers, which report nothing.
-        self.board.assume_announced();
-        self
-    }
-
-    /// The same, with Services that the nodes serve themselves.
-    #[must_use]
-    pub fn serving(mut self, plane: Plane) -> Self {
-        self.plane = Some(plane);
-        self
-    }
-
-    /// The same, which takes a node that is cordoned as any other.
-    #[must_use]
-    pub fn ignoring_cordon(mut self) -> Self {
-        self.router.ignore_cordon();
-        self
     }
 
     /// What this node serves itself.

@@ -2,6 +2,7 @@
 //! Pure.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use landfall_engine::World;
@@ -48,6 +49,9 @@ pub struct Router {
     ignore_exclude_label: bool,
     ignore_cordon: bool,
     is_unhealthy: bool,
+    /// What routers know this node by where no other is written. It stays what it was at first:
+    /// with another one each session begins anew.
+    router_id: Option<Ipv4Addr>,
     node: Option<OwnNode>,
     offers: Offers,
     routing: Arc<Routing>,
@@ -63,9 +67,20 @@ impl Router {
             ignore_exclude_label,
             ignore_cordon: false,
             is_unhealthy: false,
+            router_id: None,
             node: None,
             offers: Offers::default(),
             routing: Arc::default(),
+        }
+    }
+
+    /// Where the address of this node is an IPv4 address, routers know it by that: it is the same
+    /// in the next process, whatever else the Node lists before it then.
+    pub const fn know_by(&mut self, address: IpAddr) {
+        if let IpAddr::V4(address) = address
+            && !address.is_unspecified()
+        {
+            self.router_id = Some(address);
         }
     }
 
@@ -109,7 +124,9 @@ impl Router {
         routing.peers.clear();
         routing.problems.clear();
         if let Some(row) = row {
-            let id = router_id(&row.name, &row.addresses);
+            let id = self.router_id;
+            let id = id.unwrap_or_else(|| router_id(&row.name, &row.addresses));
+            self.router_id = Some(id);
             let (peers, findings) = config.peers_on(&row.labels);
             for (key, peer) in peers {
                 let profile = peer.bfd_profile.as_deref();

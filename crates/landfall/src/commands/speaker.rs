@@ -207,7 +207,7 @@ fn decider(args: &SpeakerArgs) -> anyhow::Result<Decider> {
         must_be_able_to_serve: args.require_able_nodes,
     };
     let session = u64::from_be_bytes(session);
-    let decider = Decider::new(&args.node_name, session, rules);
+    let decider = Decider::new(&args.node_name, session, rules).at(args.node_address);
     let decider = match args.membership {
         MembershipWay::Nodes => decider.assuming_all_alive(),
         MembershipWay::Udp | MembershipWay::Lease => decider,

@@ -107,6 +107,25 @@ fn a_session_is_made_of_what_the_peer_says_and_of_the_node() {
 }
 
 #[test]
+fn the_router_id_stays_as_it_was_whatever_the_node_lists_later_and_comes_of_its_own_address() {
+    let listing = |addresses: [&str; 2]| {
+        let mut row = node("node-a", addresses[0]).row();
+        let addresses = addresses.map(|it| it.parse().unwrap());
+        Arc::make_mut(&mut row).addresses = addresses.to_vec();
+        Fact::Node(row)
+    };
+    let id = |decider: &Decider| decider.routing().peers["tor"].peer.router_id.to_string();
+    let tor = || peer("tor", &json!({}));
+    let mut decider = speaker("node-a", [tor()]);
+    decider.take_facts(vec![listing(["10.0.0.9", "10.0.0.1"])]);
+    assert_eq!(id(&decider), "10.0.0.1");
+
+    let mut next = Decider::new("node-a", 8, Rules::default()).at([10, 0, 0, 1].into());
+    next.take_facts(vec![tor(), listing(["10.0.0.9", "10.0.0.1"]), Fact::Synced]);
+    assert_eq!(id(&next), "10.0.0.1");
+}
+
+#[test]
 fn only_the_router_begins_the_session_where_an_annotation_says_so() {
     let with = |value: &str| {
         let shape: wire::Resource = serde_json::from_value(json!({
