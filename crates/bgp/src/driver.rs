@@ -76,7 +76,7 @@ pub struct Neighbor {
     pub routes: Arc<Routes>,
 }
 
-/// Running sessions. They end when no copy of this is left, too.
+/// Running sessions. When no copy of this is left, they end as at a restart.
 #[derive(Clone, Debug)]
 pub struct Speaker {
     wanted: watch::Sender<Wanted>,
@@ -107,6 +107,7 @@ struct Running {
     seen: Instant,
     /// How many sessions it had by then.
     sessions: u64,
+    removed: CancellationToken,
 }
 
 // === impl Speaker ===
@@ -243,6 +244,7 @@ impl Supervisor {
         });
         self.tasks.retain(|name, running| {
             let Some(neighbor) = routers::neighbor_of(&wanted, name) else {
+                running.removed.cancel();
                 return false;
             };
             let new = (neighbor, wanted.drain);
@@ -294,7 +296,11 @@ impl Supervisor {
         let idle = of_it.filter(|(name, _)| !is_up(&statuses, name));
         let oldest = idle.min_by_key(|(_, running)| running.seen);
         let oldest = oldest.map(|(name, _)| Arc::clone(name));
-        oldest.is_some_and(|name| self.tasks.remove(&name).is_some())
+        let gone = oldest.and_then(|name| self.tasks.remove(&name));
+        gone.is_some_and(|running| {
+            running.removed.cancel();
+            true
+        })
     }
 
     /// Forgets routers of ranges that are no longer there.
@@ -311,7 +317,11 @@ impl Supervisor {
             if had_session || is_up(&statuses, name) {
                 running.seen = now;
             }
-            now.saturating_duration_since(running.seen) < FORGET
+            let stays = now.saturating_duration_since(running.seen) < FORGET;
+            if !stays {
+                running.removed.cancel();
+            }
+            stays
         });
     }
 
@@ -323,7 +333,9 @@ impl Supervisor {
             neighbor: neighbor_there,
             commands: commands_there,
             incoming: incoming_there,
+            removed: CancellationToken::new(),
         };
+        let removed = inputs.removed.clone();
         let (statuses, tracker) = (self.statuses.clone(), self.tracker.clone());
         let task = Task::new(Arc::clone(name), inputs, statuses, tracker);
         self.tracker.spawn(task.run(stop.clone()));
@@ -333,6 +345,7 @@ impl Supervisor {
             incoming,
             seen: Instant::now(),
             sessions: 0,
+            removed,
         };
         self.tasks.insert(Arc::clone(name), running);
     }

@@ -2,6 +2,8 @@
 
 mod settling;
 mod shown;
+#[cfg(test)]
+mod tests;
 mod wanted;
 mod watcher;
 
@@ -65,6 +67,8 @@ pub struct Sessions {
     pub shown: watch::Receiver<Arc<Shown>>,
     /// The sessions themselves.
     pub statuses: watch::Receiver<Arc<Statuses>>,
+    /// They go on until they are ended, also where the task panics.
+    _bgp: Bgp,
     monitor: Arc<Mutex<Option<Monitor>>>,
     stopping: watch::Sender<bool>,
     stop: CancellationToken,
@@ -116,7 +120,7 @@ impl Sessions {
         let task = Task {
             parts,
             refusals: bgp.refusals(),
-            bgp,
+            bgp: bgp.clone(),
             statuses: statuses.clone(),
             stopping: is_stopping,
             routing: Arc::default(),
@@ -131,6 +135,7 @@ impl Sessions {
         Self {
             shown: seen,
             statuses,
+            _bgp: bgp,
             monitor,
             stopping,
             stop,

@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod namespace;
 #[cfg(feature = "openstack")]
 pub mod openstack;
+pub mod router;
 #[cfg(feature = "stack")]
 pub mod stack;
 

@@ -46,6 +46,8 @@ pub(super) struct Inputs {
     pub neighbor: watch::Receiver<(Neighbor, Drain)>,
     pub commands: mpsc::Receiver<Command>,
     pub incoming: mpsc::Receiver<TcpStream>,
+    /// The router is no longer configured.
+    pub removed: CancellationToken,
 }
 
 /// The task and all that it owns.
@@ -163,9 +165,10 @@ impl Task {
             () = stop.cancelled() => Woken::Stop,
             changed = self.inputs.neighbor.changed() => match changed {
                 Ok(()) => Woken::Neighbor,
-                // The supervisor stops, too, and drops what it wants of every router.
-                Err(_dropped) if stop.is_cancelled() => Woken::Stop,
-                Err(_dropped) => Woken::Removed,
+                Err(_dropped) if self.inputs.removed.is_cancelled() => Woken::Removed,
+                // The supervisor ended, at a stop or by a panic: a new process is to be started,
+                // for which routers keep the routes.
+                Err(_dropped) => Woken::Stop,
             },
             Some(command) = self.inputs.commands.recv() => Woken::Command(command),
             Some(stream) = self.inputs.incoming.recv() => Woken::Incoming(stream),

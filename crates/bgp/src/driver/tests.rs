@@ -109,6 +109,7 @@ fn add(supervisor: &mut Supervisor, number: usize) {
         incoming: mpsc::channel(1).0,
         seen: Instant::now(),
         sessions: 0,
+        removed: CancellationToken::new(),
     };
     supervisor.tasks.insert(name(number).into(), running);
 }

@@ -8,6 +8,7 @@
 
 mod bird;
 mod conformance;
+mod ended;
 mod frr;
 mod gobgp;
 mod lab;
