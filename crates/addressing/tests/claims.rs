@@ -815,3 +815,72 @@ fn a_pool_that_does_not_ask_for_it_keeps_no_address() {
     let service = ServiceKey::new("shop", "gone");
     assert!(!site.0.restore_cooling(address, service, Instant::now()));
 }
+
+/// Carries a plan out of which nothing can be recorded: it breaks off at the first record.
+fn fail_to_record(site: &mut Site, want: &Intent) {
+    for planned in site.plan(want).unwrap() {
+        let applied = site.0.apply(&planned.step, Instant::now()).unwrap();
+        if let Applied::Addressed(_) = applied {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_service_that_comes_back_before_its_end_is_recorded_gets_its_own_address_back() {
+    for range in ["192.0.2.1-192.0.2.1", "192.0.2.1-192.0.2.9"] {
+        let mut site = Site::with(&[range]);
+        let (first, second) = (web("a"), web("b"));
+        if range.ends_with('9') {
+            site.settle(&spec(&second)).unwrap();
+        }
+        site.settle(&spec(&first)).unwrap();
+        let before = site.held(&spec(&first));
+        if range.ends_with('9') {
+            // A lower address is free by then.
+            site.settle(&removal(&second)).unwrap();
+        }
+        fail_to_record(&mut site, &removal(&first));
+        assert_eq!(site.held(&spec(&first)), NOTHING);
+        fail_to_record(&mut site, &spec(&first));
+        assert_eq!(site.held(&spec(&first)), before);
+        site.settle(&spec(&first)).unwrap();
+        assert_eq!(site.held(&spec(&first)), before);
+        assert_eq!(site.0.observe(&spec(&first)).leaving.len(), 0);
+    }
+}
+
+#[test]
+fn a_service_goes_back_to_what_is_on_record_from_a_claim_that_never_was() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+    let row = web("a");
+    site.settle(&spec(&row)).unwrap();
+    let asking = svc("a").port(80);
+    let asking = asking
+        .annotated("landfall.dev/addresses", "192.0.2.6")
+        .row();
+    for _ in 0..2 {
+        fail_to_record(&mut site, &spec(&asking));
+        assert_eq!(site.held(&spec(&asking)), ["192.0.2.6"], "asked for");
+    }
+    let why = site.0.observe(&spec(&row));
+    let outcome = why.answer.unwrap().outcome.unwrap();
+    assert_eq!(
+        outcome.decision.why().unwrap().to_string(),
+        "it is still on record with 192.0.2.1"
+    );
+    fail_to_record(&mut site, &spec(&row));
+    assert_eq!(site.held(&spec(&row)), ["192.0.2.1"]);
+    // What it never had on record is reserved until the record is known.
+    let other = svc("b").port(80);
+    let other = other.annotated("landfall.dev/addresses", "192.0.2.6").row();
+    assert!(site.plan(&spec(&other)).is_err());
+    site.settle(&spec(&row)).unwrap();
+    site.settle(&spec(&other)).unwrap();
+    // Once it is recorded it stays where it is.
+    let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+    site.settle(&spec(&row)).unwrap();
+    site.settle(&spec(&asking)).unwrap();
+    assert_eq!(site.settle(&spec(&row)).unwrap(), NOTHING);
+    assert_eq!(site.held(&spec(&row)), ["192.0.2.6"]);
+}

@@ -47,6 +47,8 @@ pub struct Allocator {
     claims: HashMap<Uid, Claim>,
     /// What Services gave up and a record may still name, on the terms on which they held it.
     leaving: HashMap<Uid, BTreeMap<IpAddr, Arc<Claimant>>>,
+    /// What the record names of Services whose claim changed since it was written.
+    recorded: HashMap<Uid, Addresses>,
     /// What no record names any more and is not given out yet, with the Service that had it.
     cooling: BTreeMap<IpAddr, Arc<Claimant>>,
 }
@@ -206,6 +208,7 @@ impl Allocator {
     /// [`free`](Self::free).
     pub fn retire(&mut self, uid: &Uid) {
         if let Some(claim) = self.claims.remove(uid) {
+            self.recorded.entry(uid.clone()).or_insert(claim.addresses);
             self.reserve(&claim, Addresses::NONE);
         }
     }
@@ -216,12 +219,19 @@ impl Allocator {
         leaving.map_or_else(Vec::new, |leaving| leaving.keys().copied().collect())
     }
 
+    /// Notes that the record of a Service names what it holds. Until then it rather goes back to
+    /// what the record named before than to hold what it never named.
+    pub fn on_recorded(&mut self, uid: &Uid) {
+        self.recorded.remove(uid);
+    }
+
     /// Frees what a Service gave up: no record names it any more. What it holds stays.
     ///
     /// Returns the addresses that no other Service gets before [`warm`](Self::warm), each with the
     /// time for which its pool keeps them.
     pub fn free(&mut self, uid: &Uid) -> Vec<(IpAddr, Duration)> {
         let mut cooling = Vec::new();
+        self.recorded.remove(uid);
         for (address, claimant) in self.leaving.remove(uid).into_iter().flatten() {
             let pool = self.pools.pool_of(address);
             match pool.and_then(Pool::cool_down) {
@@ -282,6 +292,7 @@ impl Allocator {
 
     /// Ends a claim. What it held can be given out at once.
     pub fn release(&mut self, uid: &Uid) -> Option<Claim> {
+        self.recorded.remove(uid);
         let claim = self.claims.remove(uid)?;
         for address in claim.addresses.iter() {
             self.leave(address, &claim.claimant);
@@ -318,6 +329,7 @@ impl Allocator {
             }
         }
         self.hold(claimant, addresses, restore.pool.clone());
+        self.recorded.remove(&claimant.uid);
         refusals
     }
 
@@ -354,6 +366,19 @@ impl Allocator {
             .map_or(Addresses::NONE, |claim| claim.addresses)
     }
 
+    /// What the record of a Service still names although its claim changed since.
+    pub(crate) fn recorded(&self, uid: &Uid) -> Option<Addresses> {
+        let recorded = self.recorded.get(uid).copied();
+        recorded.filter(|it| !it.is_empty() && *it != self.held_addresses(uid))
+    }
+
+    /// Returns whether an address is held by a Service, or was and is still reserved.
+    pub(crate) fn is_own(&self, uid: &Uid, address: IpAddr) -> bool {
+        let leaving = self.leaving.get(uid);
+        self.held_addresses(uid).contains(address)
+            || leaving.is_some_and(|it| it.contains_key(&address))
+    }
+
     pub(crate) fn state(&self, pool: usize) -> Option<&PoolState> {
         self.states.get(pool)
     }
@@ -388,6 +413,10 @@ impl Allocator {
             return;
         }
         let claim = self.claims.remove(&claimant.uid);
+        let held = claim.as_ref().map_or(Addresses::NONE, |it| it.addresses);
+        if held != addresses {
+            self.recorded.entry(claimant.uid.clone()).or_insert(held);
+        }
         if let Some(claim) = &claim {
             self.reserve(claim, addresses);
         }
