@@ -77,13 +77,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let received = self.received.remove(&key);
         let (took, mut end) = match end {
             Ok((_, end)) => end,
-            Err(error) if error.is_cancelled() => return self.queue.finish(&key),
+            Err(error) if error.is_cancelled() => {
+                self.note_broken_off(&key);
+                return self.queue.finish(&key);
+            }
             Err(error) => {
                 tracing::error!(service = %key, %error, "a reconcile panicked; this is a bug");
                 self.queue.finish(&key);
-                if let Some(tracked) = self.tracked.get_mut(&key) {
-                    tracked.gave_up = true;
-                }
+                self.note_broken_off(&key);
                 self.fail(&key);
                 return;
             }
@@ -126,6 +127,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         if gives_back {
             self.wake_waiting_for(ran.owners.iter());
+        }
+    }
+
+    /// Notes that nothing is known of what a reconcile did: it may have given an address up.
+    fn note_broken_off(&mut self, key: &ServiceKey) {
+        if let Some(tracked) = self.tracked.get_mut(key) {
+            tracked.gave_up = true;
         }
     }
 
@@ -257,10 +265,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         if let Some(tracked) = self.tracked.get_mut(&ran.key) {
             // An address is free once no record names it, which may take more reconciles than one.
             tracked.gave_up |= gives_back || end.broken_off;
-            tracked.unrecorded.append(&mut end.unrecorded);
+            tracked.note_unrecorded(&end.unrecorded);
         }
-        // Also one that is refused may have given something up.
-        let ended = matches!(end.outcome, Outcome::Settled | Outcome::Refused);
+        // Also one that is refused may have given something up, unless no version of it resolves:
+        // then nothing was done, and it may hold all of it still.
+        let ended = match end.outcome {
+            Outcome::Settled => true,
+            Outcome::Refused => ran.holds.is_some(),
+            _ => false,
+        };
         if ended && let Some(tracked) = self.tracked.get_mut(&ran.key) {
             gives_back |= std::mem::take(&mut tracked.gave_up);
             let unrecorded = std::mem::take(&mut tracked.unrecorded);

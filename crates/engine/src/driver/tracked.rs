@@ -96,6 +96,15 @@ impl Tracked {
         }
     }
 
+    /// Notes addresses that could not be recorded.
+    pub(super) fn note_unrecorded(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            if !self.unrecorded.contains(address) {
+                self.unrecorded.push(*address);
+            }
+        }
+    }
+
     /// A reconcile that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.
