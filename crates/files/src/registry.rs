@@ -83,6 +83,9 @@ pub(crate) struct Request {
 /// What goes to the disk together.
 #[derive(Debug)]
 pub(crate) struct Batch {
+    /// Services that are gone without a request. An address of theirs may be free by now, and be
+    /// recorded for another Service by `changes`: these come first.
+    pub(crate) gone: Changes,
     pub(crate) changes: Changes,
     /// What each of the requests came to.
     pub(crate) outcomes: Vec<Result<(), Outdated>>,
@@ -229,9 +232,17 @@ impl Registry {
             return;
         }
         if !replacement.is_alike {
-            self.unwritten.insert(Key::Service(key.clone()));
+            self.note_unwritten(key, replacement.after.is_none());
         }
         self.put(key, replacement.after);
+    }
+
+    fn note_unwritten(&mut self, key: &ServiceKey, is_gone: bool) {
+        if is_gone {
+            self.unwritten.insert_gone(key.clone());
+        } else {
+            self.unwritten.insert(Key::Service(key.clone()));
+        }
     }
 
     fn put(&mut self, key: &ServiceKey, row: Row) {
@@ -330,7 +341,16 @@ impl Registry {
             *after = row;
             outcomes.push(outcome);
         }
+        let mut gone = Changes::new();
         let mut changes = Changes::new();
+        for key in self.unwritten.take_gone() {
+            let record = match &key {
+                Key::Service(key) => self.records.get(key).cloned().map(Entry::Service),
+                Key::Pool(_) => None,
+            };
+            let is_first = record.is_none();
+            if is_first { &mut gone } else { &mut changes }.insert(key, record);
+        }
         for key in self.unwritten.take(services.keys()) {
             let entry = match &key {
                 Key::Service(key) => self.records.get(key).cloned().map(Entry::Service),
@@ -347,6 +367,7 @@ impl Registry {
             }
         }
         Batch {
+            gone,
             changes,
             outcomes,
             services,
@@ -382,7 +403,7 @@ impl Registry {
                 }
             }
             if !is_remembered_alike(row.as_ref(), after.as_ref()) {
-                self.unwritten.insert(Key::Service(key.clone()));
+                self.note_unwritten(&key, row.is_none());
             }
             if !is_same_memory(current.as_ref(), row.as_ref()) {
                 self.put(&key, row);
@@ -394,7 +415,13 @@ impl Registry {
     /// Gives up a batch that could not be written. It is unknown what of it is on the disk: all of
     /// it is written again, as it is then, with whatever is written next.
     pub(crate) fn fail(&mut self, batch: Batch) {
-        self.unwritten.extend(batch.changes.into_keys());
+        let Batch { gone, changes, .. } = batch;
+        for key in gone.into_keys().chain(changes.into_keys()) {
+            match key {
+                Key::Service(key) => self.note_unwritten(&key, !self.records.contains_key(&key)),
+                Key::Pool(_) => self.unwritten.insert(key),
+            }
+        }
     }
 
     /// Whether there is something that the disk does not hold.

@@ -254,7 +254,11 @@ impl Shared {
             (requests, asked, flushed, batch)
         });
         let written = match &mut *disk {
-            Some(state) => state.commit(&batch.changes),
+            Some(state) => {
+                // A crash in between leaves an address with no record rather than with two.
+                let gone = state.commit(&batch.gone);
+                gone.and_then(|()| state.commit(&batch.changes))
+            }
             None => Ok(()),
         };
         let (answered, is_news) = self.with(|state| {

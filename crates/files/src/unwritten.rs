@@ -11,29 +11,41 @@ const OTHERS: usize = 128;
 
 /// What differs from the disk, or may differ.
 #[derive(Debug, Default)]
-pub(crate) struct Unwritten(BTreeSet<Key>);
+pub(crate) struct Unwritten {
+    all: BTreeSet<Key>,
+    /// The Services among them that may be gone: what they had on record may be free by now.
+    gone: BTreeSet<ServiceKey>,
+}
 
 // === impl Unwritten ===
 
 impl Unwritten {
     /// Notes one.
     pub(crate) fn insert(&mut self, key: Key) {
-        self.0.insert(key);
+        self.all.insert(key);
     }
 
-    /// Notes several.
-    pub(crate) fn extend(&mut self, keys: impl IntoIterator<Item = Key>) {
-        self.0.extend(keys);
+    /// Notes a Service that is gone. That goes to the disk before the record of any other one.
+    pub(crate) fn insert_gone(&mut self, key: ServiceKey) {
+        self.all.insert(Key::Service(key.clone()));
+        self.gone.insert(key);
     }
 
     /// Returns whether this is among them.
     pub(crate) fn contains(&self, key: &Key) -> bool {
-        self.0.contains(key)
+        self.all.contains(key)
     }
 
     /// Returns whether the disk holds everything.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
+    }
+
+    /// Takes the Services that may be gone: all of them, and before anything else.
+    pub(crate) fn take_gone(&mut self) -> Vec<Key> {
+        let gone = std::mem::take(&mut self.gone).into_iter();
+        gone.filter_map(|key| self.all.take(&Key::Service(key)))
+            .collect()
     }
 
     /// Takes what goes to the disk next: these Services, all pools, and a few other Services.
@@ -42,12 +54,12 @@ impl Unwritten {
     /// replace them right away by their own. The others are taken from the end, because reconciles
     /// begin with the first.
     pub(crate) fn take<'a>(&mut self, asked: impl Iterator<Item = &'a ServiceKey>) -> Vec<Key> {
-        let asked = asked.filter_map(|key| self.0.take(&Key::Service(key.clone())));
+        let asked = asked.filter_map(|key| self.all.take(&Key::Service(key.clone())));
         let mut taken: Vec<Key> = asked.collect();
-        while let Some(Key::Pool(_)) = self.0.first() {
-            taken.extend(self.0.pop_first());
+        while let Some(Key::Pool(_)) = self.all.first() {
+            taken.extend(self.all.pop_first());
         }
-        taken.extend(std::iter::from_fn(|| self.0.pop_last()).take(OTHERS));
+        taken.extend(std::iter::from_fn(|| self.all.pop_last()).take(OTHERS));
         taken
     }
 }
@@ -67,7 +79,7 @@ mod tests {
     #[test]
     fn those_that_are_asked_for_and_pools_come_with_a_few_others_and_the_rest_later() {
         let mut unwritten = Unwritten::default();
-        unwritten.extend(services(0..3 * OTHERS));
+        services(0..3 * OTHERS).for_each(|it| unwritten.insert(it));
         unwritten.insert(Key::Pool("public".to_owned()));
         let asked = [service(7), service(3 * OTHERS)];
         let taken = unwritten.take(asked.iter());

@@ -476,10 +476,34 @@ fn a_service_that_vanishes_while_its_finalizer_is_written_does_not_have_it() {
     assert_eq!(registry.finish(&requests, batch), [Err(Outdated)]);
     assert_eq!(changed(&mut registry), None);
     let batch = registry.begin(&[], now());
+    assert_eq!(batch.changes, Changes::new());
     assert_eq!(
-        batch.changes,
+        batch.gone,
         Changes::from([(Key::Service(key("web")), None)])
     );
+}
+
+#[test]
+fn a_service_that_is_gone_leaves_the_disk_before_any_other_is_recorded() {
+    let mut registry = Registry::default();
+    want(&mut registry, [manifest("a", "u1", 80)]);
+    let requests = [request(&key("a"), &uid(), Write::Finalizer(None))];
+    let batch = registry.begin(&requests, now());
+    // Far more than go to the disk together, all of them behind it.
+    let others = (0..1000).map(|number| manifest(&format!("b{number}"), "u2", 80));
+    want(&mut registry, others);
+    assert_eq!(registry.finish(&requests, batch), [Err(Outdated)]);
+    let gone = Changes::from([(Key::Service(key("a")), None)]);
+    let other = [request(
+        &key("b7"),
+        &Uid::new("u2"),
+        Write::Status(status(1)),
+    )];
+    let batch = registry.begin(&other, now());
+    assert_eq!(batch.gone, gone);
+    // What failed is written again, and in this order.
+    registry.fail(batch);
+    assert_eq!(registry.begin(&other, now()).gone, gone);
 }
 
 #[test]
