@@ -83,8 +83,7 @@ pub(crate) struct Request {
 /// What goes to the disk together.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// Services that are gone without a request. An address of theirs may be free by now, and be
-    /// recorded for another Service by `changes`: these come first.
+    /// Services that are gone without a request: before `changes` give away what they had.
     pub(crate) gone: Changes,
     pub(crate) changes: Changes,
     /// What each of the requests came to.
@@ -348,8 +347,8 @@ impl Registry {
                 Key::Service(key) => self.records.get(key).cloned().map(Entry::Service),
                 Key::Pool(_) => None,
             };
-            let is_first = record.is_none();
-            if is_first { &mut gone } else { &mut changes }.insert(key, record);
+            let first = record.is_none();
+            if first { &mut gone } else { &mut changes }.insert(key, record);
         }
         for key in self.unwritten.take(services.keys()) {
             let entry = match &key {
@@ -415,8 +414,7 @@ impl Registry {
     /// Gives up a batch that could not be written. It is unknown what of it is on the disk: all of
     /// it is written again, as it is then, with whatever is written next.
     pub(crate) fn fail(&mut self, batch: Batch) {
-        let Batch { gone, changes, .. } = batch;
-        for key in gone.into_keys().chain(changes.into_keys()) {
+        for key in batch.gone.into_keys().chain(batch.changes.into_keys()) {
             match key {
                 Key::Service(key) => self.note_unwritten(&key, !self.records.contains_key(&key)),
                 Key::Pool(_) => self.unwritten.insert(key),
