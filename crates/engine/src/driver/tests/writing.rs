@@ -235,32 +235,3 @@ async fn an_address_that_was_given_up_before_it_was_recorded_goes_to_the_next_in
     .await;
     lab.stop().await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn an_address_never_recorded_is_not_forgotten_while_no_version_resolves() {
-    let lab = Lab::start(1, Vec::new()).await;
-    *lab.source.takes.lock().unwrap() = 0;
-    lab.apply(web("a")).await;
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    *lab.source.takes.lock().unwrap() = usize::MAX;
-    let invalid = svc("a").port(80).annotated("landfall.dev/algorithm", "?");
-    lab.apply(invalid.row()).await;
-    lab.until("a refused", |rows| {
-        let accepted = rows[&key("a")].status.condition(ConditionType::Accepted);
-        accepted.is_some_and(|accepted| !accepted.status)
-    })
-    .await;
-    lab.apply(web("b")).await;
-    lab.until("b refused", |rows| {
-        let addressed = rows[&key("b")].status.condition(ConditionType::Addressed);
-        addressed.is_some_and(|addressed| addressed.reason == Code::PoolExhausted)
-    })
-    .await;
-    lab.shelf.held.lock().unwrap().insert(uid("a"), 9);
-    lab.apply(web("a")).await;
-    lab.until("both programmed", |rows| {
-        programmed(rows, "a") && programmed(rows, "b")
-    })
-    .await;
-    lab.stop().await;
-}
