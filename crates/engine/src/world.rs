@@ -17,8 +17,8 @@ use landfall_model::id::ByNamespace;
 use landfall_model::reach::Ours;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{
-    Fact, NamespaceRow, NodeRow, OwnershipFields, PackedService, PoolRow, ResourceKind,
-    ResourceRow, SecretRow, ServiceRow, SliceRow,
+    Fact, KeptService, NamespaceRow, NodeRow, OwnershipFields, PackedService, PoolRow,
+    ResourceKind, ResourceRow, SecretRow, ServiceRow, SliceRow,
 };
 
 use crate::held::addresses;
@@ -166,6 +166,11 @@ impl World {
     pub fn service(&self, key: &ServiceKey) -> Option<Arc<ServiceRow>> {
         let packed = self.services.get(key)?;
         packed.row(key.clone()).map(Arc::new)
+    }
+
+    /// Keeps a row of a Service, which takes no room of its own where it is the newest one.
+    pub fn keep(&self, row: &ServiceRow) -> KeptService {
+        KeptService::new(row, self.services.get(&row.key))
     }
 
     /// The fields that decide the owner of a Service.

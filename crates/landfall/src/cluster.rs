@@ -1,5 +1,6 @@
 //! Commands on a cluster: facts read from the API server with the caller's own rights.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -115,7 +116,8 @@ impl ClusterArgs {
             !matches!(belongs, Ownership::NotOurs | Ownership::SwitchedOff)
         });
         let ours: Vec<_> = ours.collect();
-        Ok(service_list(ours.iter().map(|row| (&**row, &row.status))))
+        let owned = |row: &Arc<ServiceRow>| (ServiceRow::clone(row), row.status.clone());
+        Ok(service_list(ours.iter().map(owned)))
     }
 
     /// One Service of the picture. For one on a cloud, what is there is checked: which steps a

@@ -274,12 +274,16 @@ impl Task {
         };
         let open = self.proxy.addresses();
         let served = |pages: &Snapshot| {
-            let records = pages.records.values().filter(|it| !it.row().deleting);
-            let served = records.filter_map(|record| {
-                let addresses = record.status().addresses();
+            let served = pages.records.values().filter_map(|record| {
+                let status = record.status();
+                let addresses = status.addresses();
                 let addresses = addresses.filter(|it| !it.is_loopback() && open.contains(it));
                 let addresses: Vec<IpAddr> = addresses.collect();
-                (!addresses.is_empty()).then(|| (Arc::clone(record.row()), addresses))
+                if addresses.is_empty() {
+                    return None;
+                }
+                let row = record.row().filter(|row| !row.deleting)?;
+                Some((Arc::new(row), addresses))
             });
             served.collect::<Vec<(Arc<ServiceRow>, _)>>()
         };

@@ -1,5 +1,7 @@
 //! What the user wants of a load balancer, in provider-neutral terms: the outcome of `resolve`.
 
+mod kept;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -14,6 +16,8 @@ use crate::listener::{Listener, ListenerKey};
 use crate::reason::Reason;
 use crate::rows::{Family, FamilyPolicy};
 use crate::target::Target;
+
+pub use kept::KeptAddress;
 
 /// The spec for one Service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

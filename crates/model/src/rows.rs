@@ -5,6 +5,7 @@
 //! here; `resolve` validates them, so that a bad one becomes a Reason instead of a lost object.
 
 mod bytes;
+mod kept;
 mod packed;
 mod resource;
 mod version;
@@ -24,6 +25,7 @@ use crate::reason::{Origin, Reason};
 use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
+pub use kept::KeptService;
 pub use packed::{OwnershipFields, PackedService, PackedSlice};
 pub use resource::{
     AcceptedResource, AddressRange, Cooling, CoolingAddress, ResourceKind, ResourceProblem,

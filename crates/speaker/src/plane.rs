@@ -158,16 +158,16 @@ impl Plane {
             return None;
         };
         let intent = if let Ok(intent) = resolve(row, world, profile) {
-            let accepted = Accepted::new(row, Some(&intent));
+            let accepted = Accepted::new(world.keep(row), Some(&intent));
             self.accepted.insert(row.key.clone(), accepted);
             intent
         } else {
             // The controller reports why. It goes on by the version that was valid last.
             let recorded = || {
                 let row = claims::accepted(row)?.ok()?;
-                Some(Accepted::new(&Arc::new(row), None))
+                Some(Accepted::new((&row).into(), None))
             };
-            let of_this = |it: &&Accepted| it.row.uid == row.uid;
+            let of_this = |it: &&Accepted| it.row.is_of(&row.uid);
             let known = self.accepted.get(&row.key).filter(of_this).cloned();
             let accepted = known.or_else(recorded)?;
             accepted.resolve(row, world, profile)?

@@ -115,9 +115,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
         self.handle.store.write(|pages| {
             if removed {
                 pages.records.remove(&key);
-            } else if let Some(record) = pages.records.get_mut(&key) {
+                return;
+            }
+            let reasons = pages.share(end.reasons);
+            if let Some(record) = pages.records.get_mut(&key) {
                 record.set_status(end.status);
-                record.reasons = end.reasons;
+                record.reasons = reasons;
                 record.pending = end.pending;
                 record.handled = true;
             }

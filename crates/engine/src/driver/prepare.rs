@@ -59,7 +59,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 self.forget(key);
                 let unknown = || self.unknown_class(&row, wanted);
                 if let Some(reason) = blocked.or_else(unknown) {
-                    self.note_unserved(row, serving, reason);
+                    self.note_unserved(&row, serving, reason);
                 }
                 None
             }
@@ -161,7 +161,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let forfeited = self.forfeited.get(&row.uid).into_iter().flatten();
         remarks.extend(forfeited.clone().map(|it| it.reason(&row.key)));
         // Before a newer one is refused: a process may end between that edit and the next write.
-        let text = accepted.map(|accepted| accepted_to_text(&accepted.row));
+        let text = accepted.and_then(|accepted| accepted.row.row());
+        let text = text.map(|row| accepted_to_text(&row));
         let text = match text {
             Some(Ok(text)) => Some(text),
             Some(Err(reason)) => {
@@ -202,7 +203,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         match resolve(row, &self.world, provider.profile()) {
             Ok(intent) => {
-                let accepted = Accepted::new(row, Some(&intent));
+                let accepted = Accepted::new(self.world.keep(row), Some(&intent));
                 (Some(intent), Vec::new(), Some(accepted))
             }
             Err(errors) => self.decide_by_previous(row, errors, provider.profile()),
@@ -232,14 +233,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
         };
         let (accepted, damaged) = match (accepted, recorded.then(record).flatten()) {
             (Some(accepted), _) => (Some(accepted), None),
-            (None, Some(Ok(recorded))) => (Some(Accepted::new(&Arc::new(recorded), None)), None),
+            (None, Some(Ok(recorded))) => (Some(Accepted::new((&recorded).into(), None)), None),
             (None, Some(Err(damaged))) => (None, Some(damaged)),
             (None, None) => (None, None),
         };
         // A version that is too long to be recorded stands in the status alone, as any did that an
         // earlier release accepted, and by the rules of today it may be refused.
         let unrecorded = accepted.is_none() && stands(row, ConditionType::Accepted);
-        let accepted = accepted.or_else(|| unrecorded.then(|| Accepted::new(row, None)));
+        let accepted =
+            accepted.or_else(|| unrecorded.then(|| Accepted::new(self.world.keep(row), None)));
         let previous = accepted.as_ref();
         let previous = previous.and_then(|it| it.resolve(row, &self.world, profile));
         if previous.is_some() {
@@ -248,7 +250,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         errors.extend(damaged);
         let accepted = match (accepted, &previous) {
             (Some(accepted), Some(_)) if recorded => {
-                Some(Accepted::new(&accepted.row, previous.as_ref()))
+                Some(Accepted::new(accepted.row, previous.as_ref()))
             }
             // A version that can't be had under any rule is no version to record.
             (_, None) if unrecorded => None,
@@ -315,18 +317,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.handle.store.read(|pages| {
             let record = pages.records.get(&row.key)?;
-            record.instance.filter(|_| record.row().uid == row.uid)
+            record.instance.filter(|_| record.kept().is_of(&row.uid))
         })
     }
 
     /// Notes a Service that no instance reconciles; `instance`: the one that goes on serving it.
-    fn note_unserved(&self, row: Arc<ServiceRow>, instance: Option<InstanceId>, reason: Reason) {
+    fn note_unserved(&self, row: &ServiceRow, instance: Option<InstanceId>, reason: Reason) {
         let key = row.key.clone();
         let record = Record {
             instance,
-            reasons: vec![reason],
+            reasons: [reason].into(),
             handled: true,
-            ..Record::new(row)
+            ..Record::new(self.world.keep(row))
         };
         self.handle.store.write(|pages| {
             pages.records.insert(key, record);

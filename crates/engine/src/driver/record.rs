@@ -52,7 +52,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             };
             let record = Record {
                 instance: Some(instance),
-                ..Record::new(row.clone())
+                ..Record::new(self.world.keep(row))
             };
             Some((row.key.clone(), record))
         });
@@ -60,10 +60,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         // A reconcile of each comes now: tables that grow are copied again and again.
         self.tracked.reserve(records.len());
         self.by_uid.reserve(records.len());
-        let recalled = records.iter();
-        self.recalled = recalled
-            .map(|(key, record)| (key.clone(), record.row().clone()))
-            .collect();
+        let recalled = rows.iter().filter(|row| records.contains_key(&row.key));
+        self.recalled = recalled.map(|row| (row.key.clone(), row.clone())).collect();
         self.handle.store.write(|pages| pages.records = records);
     }
 

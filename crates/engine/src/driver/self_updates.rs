@@ -3,7 +3,6 @@
 //! next attempt itself, past every pause.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use landfall_model::ServiceKey;
 use landfall_model::marks::managed_annotations;
@@ -53,17 +52,19 @@ impl<P: Provider, R: Report> Engine<P, R> {
         match tracked.validate_reported(&row.status, said.as_ref()) {
             StatusOrigin::Ours => {
                 tracked.confirm(&row.status);
+                let kept = self.world.keep(&row);
                 self.handle.store.write(|pages| {
                     if let Some(record) = pages.records.get_mut(key) {
                         // One row less to keep. A newer version that is not handled yet may have
                         // come between the two, and is not accepted yet.
                         if let Some(accepted) = &mut tracked.accepted
-                            && Arc::ptr_eq(&accepted.row, record.row())
-                            && is_same_version(&accepted.row, &row)
+                            && accepted.row == *record.kept()
+                            && let Some(before) = accepted.row.row()
+                            && is_same_version(&before, &row)
                         {
-                            accepted.row = row.clone();
+                            accepted.row = kept.clone();
                         }
-                        record.set_row(row);
+                        record.set_row(kept);
                     }
                 });
             }
@@ -92,7 +93,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     fn said(&self, key: &ServiceKey) -> Option<ServiceStatus> {
         self.handle.store.read(|pages| {
             let record = pages.records.get(key)?;
-            Some(record.status().clone())
+            Some(record.status())
         })
     }
 

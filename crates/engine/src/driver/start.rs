@@ -97,20 +97,24 @@ impl<P: Provider, R: Report> Engine<P, R> {
             .intent
             .as_ref()
             .and_then(|intent| intent.load_balancer.as_ref());
-        let address = spec.map(|spec| spec.address.clone());
+        let address = spec.map(|spec| &spec.address);
         let left_out = spec.map(|spec| spec.left_out.clone()).unwrap_or_default();
+        let kept = self.world.keep(row);
         self.handle.store.write(|pages| {
-            let record = pages.records.entry(row.key.clone()).or_insert_with(|| {
+            if !pages.records.contains_key(&row.key) {
                 let mut record = Record {
-                    reasons: job.errors.clone(),
-                    ..Record::new(row.clone())
+                    reasons: pages.share(job.errors.clone()),
+                    ..Record::new(kept.clone())
                 };
                 record.set_status(job.status.clone());
-                record
-            });
-            record.set_row(row.clone());
+                pages.records.insert(row.key.clone(), record);
+            }
+            let Some(record) = pages.records.get_mut(&row.key) else {
+                return;
+            };
+            record.set_row(kept);
             record.instance = instance;
-            record.address = address;
+            record.set_address(address);
             record.left_out = left_out;
         });
     }

@@ -12,7 +12,7 @@ use landfall_model::status::ServiceStatus;
 pub(super) struct StatusConflicts {
     /// When.
     rewrites: VecDeque<Instant>,
-    fight: Option<StatusConflict>,
+    fight: Option<Box<StatusConflict>>,
 }
 
 /// A fight that goes on until the other one stops.
@@ -54,11 +54,11 @@ impl StatusConflicts {
                     return true;
                 }
                 self.rewrites = VecDeque::new();
-                self.fight = Some(StatusConflict {
+                self.fight = Some(Box::new(StatusConflict {
                     said: said.clone(),
                     until: now + FIRST_PAUSE,
                     pause: FIRST_PAUSE,
-                });
+                }));
                 false
             }
         }
@@ -67,7 +67,7 @@ impl StatusConflicts {
     /// Ends a fight in which the other one has stopped.
     pub(super) fn review(&mut self, now: Instant) {
         let over = |fight: &StatusConflict| now >= fight.ends();
-        if self.fight.as_ref().is_some_and(over) {
+        if self.fight.as_deref().is_some_and(over) {
             self.fight = None;
         }
     }

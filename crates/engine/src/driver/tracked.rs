@@ -27,7 +27,7 @@ pub(super) struct Tracked {
     /// Addresses that it may have claimed since then in vain: they could not be recorded.
     pub(super) unrecorded: Vec<IpAddr>,
     /// What we wrote last, until the source repeats it.
-    pub(super) written: Option<Written>,
+    pub(super) written: Option<Box<Written>>,
     pub(super) last_failure: Option<String>,
     pub(super) reporting: EventState,
     /// The marks as the last reconcile left them, whether or not the source has repeated them: a
@@ -108,10 +108,14 @@ impl Tracked {
     /// A reconcile that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.
-        let seen = self.accepted.as_ref().map(|accepted| &accepted.row);
-        let last = row.as_ref().or(seen).filter(|row| row.uid == self.uid);
+        let seen = || {
+            let accepted = self.accepted.as_ref()?;
+            accepted.row.row().map(Arc::new)
+        };
+        let last = row.clone().or_else(seen);
+        let last = last.filter(|row| row.uid == self.uid);
         let mut intent = match last {
-            Some(row) => removal(row),
+            Some(row) => removal(&row),
             None => Intent::removal(key.clone(), self.uid.clone()),
         };
         let status = match &row {
@@ -173,13 +177,10 @@ impl Tracked {
 
     /// Takes in a fact that repeats what we wrote.
     pub(super) fn confirm(&mut self, reported: &ServiceStatus) {
-        self.written = self.written.take().and_then(|written| {
-            let others_beside = written.status != *reported;
-            others_beside.then(|| Written {
-                over: reported.clone(),
-                earlier: Vec::new(),
-                ..written
-            })
+        self.written = self.written.take().and_then(|mut written| {
+            written.over.clone_from(reported);
+            written.earlier.clear();
+            (written.status != *reported).then_some(written)
         });
     }
 
@@ -193,10 +194,12 @@ impl Tracked {
         }
         earlier.append(&mut wrote);
         earlier.retain(|it| *it != status);
-        self.written = (status != *over || !earlier.is_empty()).then(|| Written {
-            status,
-            over: over.clone(),
-            earlier,
+        self.written = (status != *over || !earlier.is_empty()).then(|| {
+            Box::new(Written {
+                status,
+                over: over.clone(),
+                earlier,
+            })
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use landfall_model::intent::Intent;
 use landfall_model::listener::Certificate;
 use landfall_model::provider::ProviderProfile;
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{KeptService, ServiceRow};
 
 use super::{certificates_of, resolve_previous};
 use crate::World;
@@ -14,7 +14,7 @@ use crate::World;
 #[derive(Clone, Debug)]
 pub struct Accepted {
     /// The Service as it was.
-    pub row: Arc<ServiceRow>,
+    pub row: KeptService,
     /// What its Secrets held then.
     pub certificates: Vec<Arc<Certificate>>,
 }
@@ -23,7 +23,7 @@ pub struct Accepted {
 
 impl Accepted {
     /// A version that is valid, and what it wants.
-    pub fn new(row: &Arc<ServiceRow>, intent: Option<&Intent>) -> Self {
+    pub fn new(row: KeptService, intent: Option<&Intent>) -> Self {
         let spec = intent.and_then(|intent| intent.load_balancer.as_ref());
         let listeners = spec.iter().flat_map(|spec| &spec.listeners);
         let certificates = listeners.flat_map(|listener| {
@@ -33,7 +33,7 @@ impl Accepted {
             of_clients.chain(of_members).cloned()
         });
         Self {
-            row: row.clone(),
+            row,
             certificates: certificates.collect(),
         }
     }
@@ -50,7 +50,7 @@ impl Accepted {
         let version = ServiceRow {
             finalized: row.finalized,
             status: row.status.clone(),
-            ..ServiceRow::clone(&self.row)
+            ..self.row.row()?
         };
         resolve_previous(&version, &self.certificates, world, profile).ok()
     }

@@ -5,6 +5,7 @@ use landfall_engine::store::{Record, Snapshot};
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider;
 use landfall_model::reason::{Code, Reason};
+use landfall_model::rows::ServiceRow;
 use landfall_model::view::{InstanceView, ServiceView};
 use landfall_web::Readiness;
 
@@ -36,7 +37,7 @@ pub fn instance(handle: &EngineHandle<Backend>, started: &str) -> InstanceView {
             services: pages
                 .records
                 .values()
-                .map(|record| drawn(handle, pages, record))
+                .filter_map(|record| drawn(handle, pages, record))
                 .collect(),
             peers: Vec::new(),
             routes: Vec::new(),
@@ -57,7 +58,7 @@ fn problems(handle: &EngineHandle<Backend>) -> Vec<Reason> {
 
 /// One Service of them.
 pub fn one(handle: &EngineHandle<Backend>, key: &ServiceKey) -> Option<ServiceView> {
-    let find = |pages: &Snapshot| Some(drawn(handle, pages, pages.records.get(key)?));
+    let find = |pages: &Snapshot| drawn(handle, pages, pages.records.get(key)?);
     handle.store.read(find)
 }
 
@@ -84,12 +85,12 @@ fn waiting(pages: &Snapshot, most: usize) -> Vec<String> {
     waiting
 }
 
-fn drawn(handle: &EngineHandle<Backend>, pages: &Snapshot, record: &Record) -> ServiceView {
+fn drawn(handle: &EngineHandle<Backend>, pages: &Snapshot, record: &Record) -> Option<ServiceView> {
     let provider = record.instance.and_then(|it| it.of(&handle.providers));
-    let mut view = service(provider.map(AsRef::as_ref), record);
+    let mut view = service(provider.map(AsRef::as_ref), record)?;
     view.reasons
-        .extend(duplicates(&pages.problems, &record.row().key));
-    view
+        .extend(duplicates(&pages.problems, record.key()));
+    Some(view)
 }
 
 /// Returns the file and line once more for a Service which the files report as their own problem.
@@ -113,33 +114,31 @@ fn duplicates(problems: &[Reason], service: &ServiceKey) -> impl Iterator<Item =
     })
 }
 
-fn service<P: Provider>(provider: Option<&P>, record: &Record) -> ServiceView {
-    let row = record.row();
-    ServiceView {
+fn service<P: Provider>(provider: Option<&P>, record: &Record) -> Option<ServiceView> {
+    let row = record.row()?;
+    Some(ServiceView {
         key: row.key.clone(),
         uid: row.uid.clone(),
         class: row.class.as_ref().map(ToString::to_string),
         origin: row.source.as_ref().map(|source| source.document.clone()),
-        status: record.status().clone(),
-        reasons: placed(&record.reasons, record),
-        address: record.address.clone(),
+        status: record.status(),
+        reasons: placed(&record.reasons, &row),
+        address: record.address(),
         announcements: Vec::new(),
         listeners: provider
             .map(|provider| provider.live(&row.uid))
             .unwrap_or_default(),
         left_out: record.left_out.clone(),
         pending: record.pending.clone(),
-    }
+    })
 }
 
 /// Reasons that name a field and no place get the place of the field in its file.
-fn placed(reasons: &[Reason], record: &Record) -> Vec<Reason> {
+fn placed(reasons: &[Reason], row: &ServiceRow) -> Vec<Reason> {
     let place = |reason: &Reason| {
         let origin = reason.origin.clone().or_else(|| {
-            reason
-                .field
-                .as_ref()
-                .and_then(|field| record.row().origin_of(field))
+            let field = reason.field.as_ref()?;
+            row.origin_of(field)
         });
         reason.clone().origin(origin)
     };
@@ -199,7 +198,7 @@ mod tests {
 
     fn unhandled(name: &str) -> (ServiceKey, Record) {
         let row = svc(name).port(80).row();
-        (row.key.clone(), Record::new(row))
+        (row.key.clone(), Record::new((&*row).into()))
     }
 
     #[test]
@@ -240,8 +239,8 @@ mod tests {
             };
             provider.apply(&planned.step).await.unwrap();
         }
-        let record = Record::new(row);
-        let view = service(Some(&provider), &record);
+        let record = Record::new((&*row).into());
+        let view = service(Some(&provider), &record).unwrap();
         let reported = explain::explain(&view);
         assert!(reported.contains("Listener 80/TCP"), "{reported}");
         assert!(reported.contains("10.0.0.4:30080"), "{reported}");

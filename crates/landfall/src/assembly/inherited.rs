@@ -31,7 +31,8 @@ pub(super) async fn close_what_is_gone(
     }
     let known: BTreeSet<Uid> = store.read(|pages| {
         let records = pages.records.values();
-        records.map(|record| record.row().uid.clone()).collect()
+        let rows = records.filter_map(Record::row);
+        rows.map(|row| row.uid).collect()
     });
     for (id, owner) in before {
         if !known.contains(&owner.uid) && proxy.close(id, &owner.uid).await {
@@ -74,9 +75,12 @@ fn wanted(pages: &Snapshot) -> BTreeSet<ListenerId> {
 
 /// The ports of the version that is served and of the newest one, at the addresses on record.
 fn listeners_of(record: &Record) -> BTreeSet<ListenerId> {
+    let Some(row) = record.row() else {
+        return BTreeSet::new();
+    };
     let row = ServiceRow {
-        status: record.status().clone(),
-        ..ServiceRow::clone(record.row())
+        status: record.status(),
+        ..row
     };
     let Some(claim) = claims::claim(&row).filter(|_| row.wants_load_balancer) else {
         return BTreeSet::new();
@@ -105,7 +109,9 @@ mod tests {
 
     fn wanted_by(row: Arc<ServiceRow>) -> Vec<String> {
         let mut pages = Snapshot::default();
-        pages.records.insert(row.key.clone(), Record::new(row));
+        pages
+            .records
+            .insert(row.key.clone(), Record::new((&*row).into()));
         wanted(&pages).iter().map(ToString::to_string).collect()
     }
 

@@ -18,10 +18,10 @@ use crate::listener::Protocol;
 use crate::status::ServiceStatus;
 use status::{pack_status, unpack_status};
 
-/// A [`ServiceRow`] without its key. Equal where the rows are equal.
+/// A [`ServiceRow`] without its key. Equal where the rows are equal; copies share their bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackedService {
-    bytes: Box<[u8]>,
+    bytes: Arc<[u8]>,
     source: Option<Arc<SourceMap>>,
 }
 
@@ -145,7 +145,7 @@ impl PackedService {
             faults => serde_json::to_string(faults).unwrap_or_default(),
         });
         Self {
-            bytes: to.finish(),
+            bytes: to.finish().into(),
             source: source.clone(),
         }
     }
@@ -229,6 +229,12 @@ impl PackedService {
         let _class = from.option(Reader::text)?;
         let _instance = from.option(Reader::text)?;
         unpack_status(&mut from)
+    }
+
+    /// Whether the bytes are the same in memory.
+    #[cfg(test)]
+    pub(super) fn shares(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
     /// Whether a text may stand somewhere in the row. Never false where it does.

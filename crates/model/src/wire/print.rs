@@ -50,12 +50,10 @@ pub fn service_to_json(row: &ServiceRow, status: &ServiceStatus) -> Value {
 }
 
 /// A `v1` List of Services, each with its status.
-pub fn service_list<'a>(
-    services: impl IntoIterator<Item = (&'a ServiceRow, &'a ServiceStatus)>,
-) -> Value {
+pub fn service_list(services: impl IntoIterator<Item = (ServiceRow, ServiceStatus)>) -> Value {
     let items: Vec<Value> = services
         .into_iter()
-        .map(|(row, status)| service_to_json(row, status))
+        .map(|(row, status)| service_to_json(&row, &status))
         .collect();
     json!({
         "apiVersion": "v1",

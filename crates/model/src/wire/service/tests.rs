@@ -568,7 +568,7 @@ fn a_service_prints_as_kubectl_prints_it() {
     });
     assert_eq!(service_to_json(&row, &status), expected);
     assert_eq!(
-        service_list([(&row, &status)]),
+        service_list([(row.clone(), status.clone())]),
         json!({
             "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""},
             "items": [expected],
