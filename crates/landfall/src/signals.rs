@@ -4,8 +4,9 @@
 //!
 //! They are received and obeyed on threads of their own, so that a stop works whatever the rest of
 //! the process does; a stop that is not over in time is ended there, too, and so is the end of a
-//! process in which a part has failed. tokio's own receivers may miss a signal that comes between the installation of its handler and that of the receiver, and a
-//! process that is stopped at its start would go on. Here a microsecond is left of that.
+//! process in which a part has failed. tokio's own receivers may miss a signal that comes between
+//! the installation of its handler and that of the receiver, and a process that is stopped at its
+//! start would go on. Here a microsecond is left of that.
 
 use std::io;
 use std::sync::Arc;

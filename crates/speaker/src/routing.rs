@@ -50,7 +50,7 @@ pub struct Router {
     ignore_cordon: bool,
     is_unhealthy: bool,
     /// What routers know this node by where no other is written. It stays what it was at first:
-    /// with another one each session begins anew.
+    /// with another one each session begins again.
     router_id: Option<Ipv4Addr>,
     node: Option<OwnNode>,
     offers: Offers,

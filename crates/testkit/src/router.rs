@@ -38,27 +38,27 @@ impl Router {
         std::thread::spawn(move || {
             let (stream, _) = listener.accept()?;
             // The test may have ended.
-            let _ = report.send(hear(stream)?);
+            let _ = report.send(receive(stream)?);
             io::Result::Ok(())
         });
         Ok(Self { address, ended })
     }
 
     /// Waits until the node has ended its connection, and returns the types of all messages.
-    pub fn heard(&self) -> Result<Vec<u8>, mpsc::RecvError> {
+    pub fn received(&self) -> Result<Vec<u8>, mpsc::RecvError> {
         self.ended.recv()
     }
 }
 
-fn hear(mut stream: TcpStream) -> io::Result<Vec<u8>> {
+fn receive(mut stream: TcpStream) -> io::Result<Vec<u8>> {
     stream.write_all(&[&MARKER[..], &OPEN, &MARKER, &KEEPALIVE].concat())?;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let mut head = [0; 19];
     while stream.read_exact(&mut head).is_ok() {
         let [.., high, low, kind] = head;
-        heard.push(kind);
+        received.push(kind);
         let rest = usize::from(u16::from_be_bytes([high, low])).saturating_sub(head.len());
         stream.read_exact(&mut vec![0; rest])?;
     }
-    Ok(heard)
+    Ok(received)
 }

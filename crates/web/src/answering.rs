@@ -1,4 +1,4 @@
-//! What is done for an answer to a client, so that a panic of it is told from others. Knows no
+//! What is done for an answer to a client, so that a panic of it is distinguished from others. Knows no
 //! route.
 
 use tokio::task::JoinError;

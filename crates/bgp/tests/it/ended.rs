@@ -1,4 +1,4 @@
-//! What routers are told where what runs the sessions has ended, and where they are removed.
+//! What routers are sent where what runs the sessions has ended, and where they are removed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::node::{peer, routes};
 use crate::router::Setup;
 use crate::scenarios::V4;
 
-/// Ends a session in some way, and returns whether the router was told to drop the routes.
-async fn is_told(end: impl FnOnce(Speaker)) -> bool {
+/// Ends a session in some way, and returns whether the router was notified to drop the routes.
+async fn is_notified(end: impl FnOnce(Speaker)) -> bool {
     let router = Router::start().unwrap();
     let setup = Setup {
         graceful_restart: true,
@@ -44,14 +44,14 @@ async fn is_told(end: impl FnOnce(Speaker)) -> bool {
     .await;
     end(speaker);
     tracker.close();
-    let heard = tokio::task::spawn_blocking(move || router.heard());
-    heard.await.unwrap().unwrap().contains(&NOTIFICATION)
+    let received = tokio::task::spawn_blocking(move || router.received());
+    received.await.unwrap().unwrap().contains(&NOTIFICATION)
 }
 
 #[tokio::test]
 async fn a_router_keeps_the_routes_where_what_runs_the_sessions_is_gone_and_no_stop_was_asked_for()
 {
-    assert!(!is_told(drop).await);
+    assert!(!is_notified(drop).await);
 }
 
 #[tokio::test]
@@ -61,6 +61,6 @@ async fn a_router_that_is_removed_drops_the_routes() {
         speaker.update(|wanted| wanted.peers.clear());
         keep.send(speaker).unwrap();
     };
-    assert!(is_told(remove).await);
+    assert!(is_notified(remove).await);
     drop(kept);
 }

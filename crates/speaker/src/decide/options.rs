@@ -1,4 +1,4 @@
-//! What a speaker is told at its start, and does not change after.
+//! What a speaker is given at its start, and does not change after.
 
 use std::net::IpAddr;
 

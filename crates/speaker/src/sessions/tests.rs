@@ -106,9 +106,9 @@ async fn where_the_task_panics_sessions_go_on_until_they_are_ended_and_routers_k
     routing.send_replace(Some(Arc::new(wanted)));
     while sessions.shown.changed().await.is_ok() {}
 
-    let heard = tokio::task::spawn_blocking(move || router.heard());
+    let received = tokio::task::spawn_blocking(move || router.received());
     let is_up = |it: &Status| it.state == State::Established;
     assert!(statuses.borrow().values().any(is_up));
     sessions.end(Duration::ZERO).await;
-    assert!(!heard.await.unwrap().unwrap().contains(&NOTIFICATION));
+    assert!(!received.await.unwrap().unwrap().contains(&NOTIFICATION));
 }

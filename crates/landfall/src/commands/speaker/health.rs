@@ -19,8 +19,8 @@ const LOOK: Duration = Duration::from_secs(2);
 /// So many questions in a row without a good answer mean that it does not work.
 const MISSED: u32 = 3;
 
-/// Asks again and again from now on. What is first known is waited for: routers that keep the routes
-/// of a speaker that restarts must not lose them for want of it, nor for one bad answer.
+/// Asks again and again from now on. What is first known is waited for: routers that keep the
+/// routes of a speaker that restarts must not lose them for want of it, nor for one bad answer.
 pub async fn follow(url: Option<Uri>, lifetime: &Lifetime) -> Option<watch::Receiver<bool>> {
     let url = url?;
     let client = Client::builder(TokioExecutor::new()).build_http();
