@@ -9,6 +9,7 @@
 //! - *reserved*: an address that a Service gives up stays occupied until [`Allocator::free`]: as
 //!   long as a record may name it, it is given to no other Service.
 
+mod cooling;
 mod validate;
 
 use std::collections::hash_map::Entry;
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::{ServiceKey, Uid};
+use landfall_model::Uid;
 
 use crate::counters::Counters;
 use crate::family::Addresses;
@@ -29,7 +30,6 @@ use crate::pool_state::{Alone, PoolState};
 use crate::proposal::Proposal;
 use crate::refusal::Refusal;
 use crate::request::{Claimant, Request, at_most_one_of_each_family};
-use crate::sharing::Terms;
 
 pub(crate) use validate::validate_admission;
 
@@ -251,43 +251,6 @@ impl Allocator {
         let held = claims.flat_map(|(uid, claim)| claim.addresses.iter().map(move |it| (uid, it)));
         let leaving = self.leaving.iter();
         held.chain(leaving.flat_map(|(uid, left)| left.keys().map(move |it| (uid, *it))))
-    }
-
-    /// Keeps an address from other Services that `service` gave up before this allocator was made,
-    /// until [`warm`](Self::warm). Returns whether it is kept: its pool keeps addresses, and no
-    /// Service holds it.
-    pub fn cool(&mut self, address: IpAddr, service: ServiceKey) -> bool {
-        let pool = self.pools.pool_of(address);
-        let keeps = pool.is_some_and(|pool| pool.cool_down().is_some());
-        if !keeps || self.occupied.contains_key(&address) {
-            return false;
-        }
-        let claimant = Arc::new(Claimant {
-            uid: Uid::new(""),
-            service,
-            terms: Terms::default(),
-        });
-        self.enter(address, &claimant);
-        self.cooling.insert(address, claimant);
-        true
-    }
-
-    /// The Service that gave an address up which no other one gets yet.
-    pub fn cooling(&self, address: IpAddr) -> Option<&ServiceKey> {
-        self.cooling.get(&address).map(|claimant| &claimant.service)
-    }
-
-    /// Lets an address be given out again that a Service gave up.
-    pub fn warm(&mut self, address: IpAddr) {
-        if let Some(claimant) = self.cooling.remove(&address) {
-            self.leave(address, &claimant);
-        }
-    }
-
-    /// Returns whether an address is not given out yet after another Service had it.
-    pub(crate) fn cools(&self, address: IpAddr, uid: &Uid) -> bool {
-        let before = self.cooling.get(&address);
-        before.is_some_and(|claimant| claimant.uid != *uid)
     }
 
     /// Ends a claim. What it held can be given out at once.
