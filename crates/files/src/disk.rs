@@ -101,9 +101,9 @@ impl Disk {
 
     /// Takes in that something is on record that stands in no file: a folder without manifests may
     /// not be the one that held it.
-    pub(crate) fn doubt_folders(&mut self) {
+    pub(crate) fn set_unverified(&mut self) {
         for folder in &self.folders {
-            self.places.doubt(folder.clone());
+            self.places.unverify(folder.clone());
         }
     }
 
@@ -174,7 +174,7 @@ impl Disk {
         } else if !is_gone(path, error) {
             let finding = Finding::Unreadable(reason);
             return look.survey.files.push(File { name, finding });
-        } else if self.files.contains(&name) && self.places.is_doubtful(folder_of(path)) {
+        } else if self.files.contains(&name) && self.places.is_unverified(folder_of(path)) {
             let finding = Finding::Unreadable(places::missing(&name));
             return look.survey.files.push(File { name, finding });
         }
@@ -210,11 +210,11 @@ impl Disk {
         }
         if look.survey.files.len() > before {
             self.places.found(folder);
-        } else if is_bare && self.places.is_doubtful(folder) {
+        } else if is_bare && self.places.is_unverified(folder) {
             let name = name_of(folder);
             look.survey.unlisted.push(name.clone());
-            let doubt = places::doubt(&name);
-            look.survey.troubles.insert(name, doubt);
+            let reason = places::unverified(&name);
+            look.survey.troubles.insert(name, reason);
         }
     }
 
@@ -405,9 +405,9 @@ impl DiskSurvey {
     }
 }
 
-/// Whether a path was deleted that could not be asked for, for this reason: its folder is there, and
-/// no link into nowhere is left of it, which would be one that is just being turned. Any other error
-/// says nothing about what is there.
+/// Whether a path was deleted that could not be asked for, for this reason: its folder is there,
+/// and no link into nowhere is left of it, which would be one that is just being turned. Any other
+/// error says nothing about what is there.
 fn is_gone(path: &Path, error: &io::Error) -> bool {
     let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     is_missing(error)

@@ -68,9 +68,9 @@ impl Default for Scanner {
 
 impl Scanner {
     /// Takes in that something is on record that stands in no file.
-    pub(crate) fn doubt_folders(&mut self) {
+    pub(crate) fn set_unverified(&mut self) {
         match &mut self.files {
-            Files::Disk(disk) => disk.doubt_folders(),
+            Files::Disk(disk) => disk.set_unverified(),
             #[cfg(feature = "memory")]
             Files::Memory(_) => {}
         }

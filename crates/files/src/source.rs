@@ -163,7 +163,7 @@ impl Manifests {
         manifests.unwatched = unwatched;
         manifests.take_in(scan);
         if manifests.misses_recorded() {
-            manifests.scanner.doubt_folders();
+            manifests.scanner.set_unverified();
             let again = manifests.scanner.scan(&mut io::empty());
             manifests.take_in(again);
         }

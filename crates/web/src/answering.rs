@@ -1,5 +1,5 @@
-//! What is done for an answer to a client, so that a panic of it is distinguished from others. Knows no
-//! route.
+//! What is done for an answer to a client, so that a panic of it is distinguished from others.
+//! Knows no route.
 
 use tokio::task::JoinError;
 

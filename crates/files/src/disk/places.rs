@@ -16,7 +16,7 @@ use super::read::beginning;
 pub(super) struct Places {
     known: BTreeMap<PathBuf, Place>,
     /// Folders of which it is not known whether they are those that held what is remembered.
-    doubted: BTreeSet<PathBuf>,
+    unverified: BTreeSet<PathBuf>,
 }
 
 /// A folder, whatever its path is: its device and its number there.
@@ -28,7 +28,7 @@ struct Place(u64, u64);
 impl Places {
     /// Takes in that there are manifests in a folder.
     pub(super) fn found(&mut self, folder: &Path) {
-        self.doubted.remove(folder);
+        self.unverified.remove(folder);
         if let Some(place) = Place::at(folder) {
             self.known.insert(folder.to_owned(), place);
         }
@@ -44,15 +44,15 @@ impl Places {
         self.known.retain(|folder, _| is_there(folder));
     }
 
-    /// Doubts that an empty folder is the one that was meant, until a manifest is in it.
-    pub(super) fn doubt(&mut self, folder: PathBuf) {
-        self.doubted.insert(folder);
+    /// Notes that an empty folder may not be the one that was meant, until a manifest is in it.
+    pub(super) fn unverify(&mut self, folder: PathBuf) {
+        self.unverified.insert(folder);
     }
 
     /// Returns whether a folder without manifests may be another one than that which held some.
-    pub(super) fn is_doubtful(&self, folder: &Path) -> bool {
+    pub(super) fn is_unverified(&self, folder: &Path) -> bool {
         let known = self.known.get(folder);
-        self.doubted.contains(folder) || known.is_some_and(|it| Place::at(folder) != Some(*it))
+        self.unverified.contains(folder) || known.is_some_and(|it| Place::at(folder) != Some(*it))
     }
 }
 
@@ -66,7 +66,7 @@ impl Place {
 }
 
 /// Returns what is wrong with such a folder.
-pub(super) fn doubt(folder: &Arc<str>) -> Reason {
+pub(super) fn unverified(folder: &Arc<str>) -> Reason {
     let what = "there is no manifest in this folder, and it may not be the one that held some: a \
                 volume may not be mounted";
     Reason::error(Code::InvalidManifest, what)

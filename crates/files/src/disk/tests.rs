@@ -409,11 +409,11 @@ fn a_given_file_that_is_missing_in_another_folder_is_unreadable() {
 }
 
 #[test]
-fn an_empty_folder_is_doubted_where_something_is_on_record_until_a_manifest_is_in_it() {
+fn an_empty_folder_is_unverified_where_something_is_on_record_until_a_manifest_is_in_it() {
     let home = folder();
     let mut disk = Disk::new(vec![home.path().to_owned()], false, None);
     assert_eq!(look(&mut disk).survey.unlisted, []);
-    disk.doubt_folders();
+    disk.set_unverified();
     assert_eq!(look(&mut disk).survey.unlisted, [name_of(home.path())]);
     put(&home.path().join("empty.yaml"), "# Nothing.\n");
     assert_eq!(look(&mut disk).survey.unlisted, []);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Manifests;
 
 /// How long manifests wait for the disk of the state at most.
-const PATIENCE: Duration = Duration::from_secs(2);
+const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether the state directory is still the one that is held.
 pub(super) const HOLD: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ impl Manifests {
         if self.store.is_busy() {
             return false;
         }
-        let kept = tokio::time::timeout(PATIENCE, self.store.keep_hold()).await;
+        let kept = tokio::time::timeout(DISK_TIMEOUT, self.store.keep_hold()).await;
         let before = std::mem::replace(&mut self.not_held, kept.unwrap_or_default());
         self.not_held != before
     }
@@ -40,7 +40,7 @@ impl Manifests {
             None
         } else {
             let flush = self.store.flush(has_looked);
-            tokio::time::timeout(PATIENCE, flush).await.ok()
+            tokio::time::timeout(DISK_TIMEOUT, flush).await.ok()
         };
         self.is_disk_silent = flushed.is_none();
         let failure = match flushed {
