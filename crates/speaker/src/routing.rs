@@ -51,7 +51,7 @@ pub struct Router {
     is_unhealthy: bool,
     /// What routers know this node by where no other is written. It stays what it was at first:
     /// with another one each session begins again.
-    router_id: Option<Ipv4Addr>,
+    id: Option<Ipv4Addr>,
     node: Option<OwnNode>,
     offers: Offers,
     routing: Arc<Routing>,
@@ -67,7 +67,7 @@ impl Router {
             ignore_exclude_label,
             ignore_cordon: false,
             is_unhealthy: false,
-            router_id: None,
+            id: None,
             node: None,
             offers: Offers::default(),
             routing: Arc::default(),
@@ -80,7 +80,7 @@ impl Router {
         if let IpAddr::V4(address) = address
             && !address.is_unspecified()
         {
-            self.router_id = Some(address);
+            self.id = Some(address);
         }
     }
 
@@ -124,9 +124,9 @@ impl Router {
         routing.peers.clear();
         routing.problems.clear();
         if let Some(row) = row {
-            let id = self.router_id;
+            let id = self.id;
             let id = id.unwrap_or_else(|| router_id(&row.name, &row.addresses));
-            self.router_id = Some(id);
+            self.id = Some(id);
             let (peers, findings) = config.peers_on(&row.labels);
             for (key, peer) in peers {
                 let profile = peer.bfd_profile.as_deref();

@@ -29,9 +29,9 @@ async fn is_notified(end: impl FnOnce(Speaker)) -> bool {
         ..peer(&setup)
     };
     peer.families.ipv6 = false;
-    let routes = routes(&[V4], Attributes::default());
+    let all = routes(&[V4], Attributes::default());
     let wanted = Wanted {
-        peers: [("router".into(), Neighbor { peer, routes })].into(),
+        peers: [("router".into(), Neighbor { peer, routes: all })].into(),
         ..Wanted::default()
     };
     let (tracker, stop) = (TaskTracker::new(), CancellationToken::new());

@@ -99,19 +99,17 @@ fn listeners_of(record: &Record) -> BTreeSet<ListenerId> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use landfall_model::status::ACCEPTED_VERSION;
     use landfall_model::wire::accepted_to_text;
     use landfall_testkit::svc;
 
     use super::*;
 
-    fn wanted_by(row: Arc<ServiceRow>) -> Vec<String> {
+    fn wanted_by(row: &ServiceRow) -> Vec<String> {
         let mut pages = Snapshot::default();
         pages
             .records
-            .insert(row.key.clone(), Record::new((&*row).into()));
+            .insert(row.key.clone(), Record::new(row.into()));
         wanted(&pages).iter().map(ToString::to_string).collect()
     }
 
@@ -124,16 +122,16 @@ mod tests {
             row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
         });
         assert_eq!(
-            wanted_by(row.row()),
+            wanted_by(&row.row()),
             ["127.77.0.1:80/TCP", "127.77.0.1:81/TCP"]
         );
     }
 
     #[test]
     fn a_service_without_an_address_or_of_another_type_opens_nothing() {
-        assert_eq!(wanted_by(svc("web").port(80).row()), [] as [&str; 0]);
+        assert_eq!(wanted_by(&svc("web").port(80).row()), [] as [&str; 0]);
         let other = svc("web").port(80).holding("127.77.0.1");
         let other = other.with(|row| row.wants_load_balancer = false);
-        assert_eq!(wanted_by(other.row()), [] as [&str; 0]);
+        assert_eq!(wanted_by(&other.row()), [] as [&str; 0]);
     }
 }

@@ -63,11 +63,11 @@ fn routing(router: &Router) -> Routing {
     };
     peer.graceful_restart = Some(Duration::from_mins(1));
     let route = ("192.0.2.1/32".parse().unwrap(), Arc::default());
-    let routes = Arc::new(Routes::from_iter([route]));
+    let all = Arc::new(Routes::from_iter([route]));
     Routing {
         peers: [("tor".into(), desired)].into(),
         union: Union {
-            routes: [("tor".into(), routes)].into(),
+            routes: [("tor".into(), all)].into(),
             ..Union::default()
         },
         ..Routing::default()
@@ -78,17 +78,17 @@ fn routing(router: &Router) -> Routing {
 async fn where_the_task_panics_sessions_go_on_until_they_are_ended_and_routers_keep_the_routes() {
     let router = Router::start().unwrap();
     let mut wanted = routing(&router);
-    let (routing, routed) = watch::channel(Some(Arc::new(wanted.clone())));
+    let (change, followed) = watch::channel(Some(Arc::new(wanted.clone())));
     let (_passwords, passwords) = watch::channel(Arc::default());
     let mut sessions = Sessions::start(Parts {
         node: "node-a".into(),
-        routing: routed,
+        routing: followed,
         passwords,
         reporter: Arc::new(Panics),
         listen: None,
     });
     // What is there from the start is no news.
-    routing.send_modify(|_| {});
+    change.send_modify(|_| {});
     let statuses = sessions.statuses.clone();
     until("the router has all", || {
         let statuses = Arc::clone(&statuses.borrow());
@@ -103,7 +103,7 @@ async fn where_the_task_panics_sessions_go_on_until_they_are_ended_and_routers_k
     };
     let key = ServiceKey::new("default", "web");
     wanted.union.sent.set(&key, Some(announced));
-    routing.send_replace(Some(Arc::new(wanted)));
+    change.send_replace(Some(Arc::new(wanted)));
     while sessions.shown.changed().await.is_ok() {}
 
     let received = tokio::task::spawn_blocking(move || router.received());
