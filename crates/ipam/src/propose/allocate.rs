@@ -33,32 +33,11 @@ impl Case<'_> {
                 })
                 .collect()
         };
-        self.take_back(both_only)
-            .or_else(|| {
-                let mut tiers = pools.tiers().into_iter();
-                tiers.find_map(|tier| self.best_of(&admitted(tier), both_only))
-            })
+        pools
+            .tiers()
+            .into_iter()
+            .find_map(|tier| self.best_of(&admitted(tier), both_only))
             .ok_or_else(|| self.why_from_none())
-    }
-
-    /// What the Service gave up and a record may still name, before anything else: to move it for
-    /// no other reason than that would cut its connections.
-    fn take_back(&self, both_only: bool) -> Option<Offer> {
-        if !self.held.is_empty() {
-            return None;
-        }
-        let pools = self.allocator.pools();
-        let leaving = self.allocator.leaving(&self.request.claimant.uid);
-        leaving.iter().find_map(|address| {
-            let (index, _) = pools.locate(*address)?;
-            let pool = pools.at(index)?;
-            if !pool.auto_assign() || pool.admits(self.request).is_err() {
-                return None;
-            }
-            let offer = self.best_of(&[index], both_only)?;
-            let is_own = |it| leaving.contains(&it);
-            offer.addresses.iter().any(is_own).then_some(offer)
-        })
     }
 
     /// The best that any of these pools can give; of equals the first.
@@ -89,19 +68,16 @@ impl Case<'_> {
         }
     }
 
-    /// What the pool can give: an address that the Service has there already or gave up without
-    /// being off the record, else another.
+    /// What the pool can give: the address that the Service has there already, else another.
     pub(super) fn offer(&self, pool: usize, family: Family) -> Option<IpAddr> {
         let Self {
             allocator, request, ..
         } = self;
-        let leaving = allocator.leaving(&request.claimant.uid);
-        let leaving = leaving.into_iter().filter(|it| Family::of(*it) == family);
-        let own = self.basis.get(family).into_iter();
-        let mut own = own.chain(self.held.get(family)).chain(leaving);
-        let own = own.find(|address| {
-            let lies_in = allocator.pools().locate(*address);
-            lies_in.is_some_and(|(of, _)| of == pool)
+        let own = self.held.get(family).filter(|address| {
+            allocator
+                .pools()
+                .locate(*address)
+                .is_some_and(|(of, _)| of == pool)
                 && allocator.validate(request, pool, *address).is_ok()
         });
         let state = allocator.state(pool)?;
