@@ -1,6 +1,6 @@
 //! A reverse proxy for HTTP/1.1 on hyper, with what the comparison needs and nothing else: no
 //! limits, no timeouts, no counters, no health. What Landfall's engine would cost if it were
-//! replaced is more than this ([decision 0007](../../../../docs/decisions/0007-http1-engine.md)).
+//! replaced is more than this ([decision 0007](../../../../docs/decisions/0007-http1.md)).
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddrV4};
