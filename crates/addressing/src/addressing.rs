@@ -339,6 +339,9 @@ impl Addressing {
     /// Notes that the record of a Service names what it holds.
     pub fn on_recorded(&mut self, service: &Uid) {
         self.unrecorded.remove(service);
+        for part in self.parts(service) {
+            self.allocator.on_recorded(&part);
+        }
     }
 
     /// Notes that no record names what a Service gave up.

@@ -815,3 +815,117 @@ fn a_pool_that_does_not_ask_for_it_keeps_no_address() {
     let service = ServiceKey::new("shop", "gone");
     assert!(!site.0.restore_cooling(address, service, Instant::now()));
 }
+
+/// Carries a plan out of which nothing can be recorded: it breaks off at the first record.
+fn fail_to_record(site: &mut Site, want: &Intent) {
+    for planned in site.plan(want).unwrap() {
+        let applied = site.0.apply(&planned.step, Instant::now()).unwrap();
+        if let Applied::Addressed(_) = applied {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_service_that_comes_back_before_its_end_is_recorded_gets_its_own_address_back() {
+    for range in ["192.0.2.1-192.0.2.1", "192.0.2.1-192.0.2.9"] {
+        let mut site = Site::with(&[range]);
+        let (first, second) = (web("a"), web("b"));
+        if range.ends_with('9') {
+            site.settle(&spec(&second)).unwrap();
+        }
+        site.settle(&spec(&first)).unwrap();
+        let before = site.held(&spec(&first));
+        if range.ends_with('9') {
+            // A lower address is free by then.
+            site.settle(&removal(&second)).unwrap();
+        }
+        fail_to_record(&mut site, &removal(&first));
+        assert_eq!(site.held(&spec(&first)), NOTHING);
+        fail_to_record(&mut site, &spec(&first));
+        assert_eq!(site.held(&spec(&first)), before);
+        site.settle(&spec(&first)).unwrap();
+        assert_eq!(site.held(&spec(&first)), before);
+        assert_eq!(site.0.observe(&spec(&first)).leaving.len(), 0);
+    }
+}
+
+#[test]
+fn a_service_goes_back_to_what_is_on_record_from_a_claim_that_never_was() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+    let row = web("a");
+    site.settle(&spec(&row)).unwrap();
+    let asking = svc("a").port(80);
+    let asking = asking
+        .annotated("landfall.dev/addresses", "192.0.2.6")
+        .row();
+    for _ in 0..2 {
+        fail_to_record(&mut site, &spec(&asking));
+        assert_eq!(site.held(&spec(&asking)), ["192.0.2.6"], "asked for");
+    }
+    let why = site.0.observe(&spec(&row));
+    let outcome = why.answer.unwrap().outcome.unwrap();
+    assert_eq!(
+        outcome.decision.why().unwrap().to_string(),
+        "it is still on record with 192.0.2.1"
+    );
+    fail_to_record(&mut site, &spec(&row));
+    assert_eq!(site.held(&spec(&row)), ["192.0.2.1"]);
+    // What it never had on record is reserved until the record is known.
+    let other = svc("b").port(80);
+    let other = other.annotated("landfall.dev/addresses", "192.0.2.6").row();
+    assert!(site.plan(&spec(&other)).is_err());
+    site.settle(&spec(&row)).unwrap();
+    site.settle(&spec(&other)).unwrap();
+    // Once it is recorded it stays where it is.
+    let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+    site.settle(&spec(&row)).unwrap();
+    site.settle(&spec(&asking)).unwrap();
+    assert_eq!(site.settle(&spec(&row)).unwrap(), NOTHING);
+    assert_eq!(site.held(&spec(&row)), ["192.0.2.6"]);
+}
+
+#[test]
+fn a_service_that_comes_back_without_its_pool_is_served_as_one_that_never_went() {
+    let others = || pool("others", &["203.0.113.1-203.0.113.2"]);
+    let cases: [(&[Arc<PoolRow>], bool, &str); 3] = [
+        (&[], false, "192.0.2.1"),
+        (&[others()], true, "192.0.2.1"),
+        (&[others()], false, "203.0.113.1"),
+    ];
+    for (pools, incomplete, after) in cases {
+        let mut moved = Site::with(&["192.0.2.1-192.0.2.9"]);
+        let mut back = Site::with(&["192.0.2.1-192.0.2.9"]);
+        let row = web("a");
+        moved.settle(&spec(&row)).unwrap();
+        back.settle(&spec(&row)).unwrap();
+        fail_to_record(&mut back, &removal(&row));
+        for site in [&mut moved, &mut back] {
+            site.0.set_pools_incomplete(incomplete);
+            site.0.set_pools(pools);
+            site.settle(&spec(&row)).unwrap();
+            assert_eq!(site.held(&spec(&row)), [after], "{pools:?} {incomplete}");
+            assert_eq!(site.0.observe(&spec(&row)).leaving.len(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_service_that_comes_back_to_other_pools_that_are_full_waits() {
+    let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+    let (row, other) = (web("a"), web("b"));
+    site.settle(&spec(&row)).unwrap();
+    fail_to_record(&mut site, &removal(&row));
+    site.0
+        .set_pools(&[pool("others", &["203.0.113.1-203.0.113.1"])]);
+    site.settle(&spec(&other)).unwrap();
+    // That it holds nothing is put on record before it is refused.
+    let want = spec(&row);
+    for planned in site.plan(&want).unwrap() {
+        site.0.apply(&planned.step, Instant::now()).unwrap();
+        site.0.on_recorded(&want.uid);
+    }
+    let refused = site.plan(&want).unwrap_err();
+    assert_eq!(refused[0].code, Code::PoolExhausted);
+    assert_eq!(site.0.observe(&want).leaving.len(), 0);
+}

@@ -9,6 +9,7 @@
 //! - *reserved*: an address that a Service gives up stays occupied until [`Allocator::free`]: as
 //!   long as a record may name it, it is given to no other Service.
 
+mod cooling;
 mod validate;
 
 use std::collections::hash_map::Entry;
@@ -17,7 +18,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::{ServiceKey, Uid};
+use landfall_model::Uid;
 
 use crate::counters::Counters;
 use crate::family::Addresses;
@@ -29,7 +30,6 @@ use crate::pool_state::{Alone, PoolState};
 use crate::proposal::Proposal;
 use crate::refusal::Refusal;
 use crate::request::{Claimant, Request, at_most_one_of_each_family};
-use crate::sharing::Terms;
 
 pub(crate) use validate::validate_admission;
 
@@ -47,6 +47,8 @@ pub struct Allocator {
     claims: HashMap<Uid, Claim>,
     /// What Services gave up and a record may still name, on the terms on which they held it.
     leaving: HashMap<Uid, BTreeMap<IpAddr, Arc<Claimant>>>,
+    /// What the record names of Services whose claim changed since it was written.
+    recorded: HashMap<Uid, Addresses>,
     /// What no record names any more and is not given out yet, with the Service that had it.
     cooling: BTreeMap<IpAddr, Arc<Claimant>>,
 }
@@ -183,9 +185,9 @@ impl Allocator {
     /// since it was made: then nothing changes and the refusal names it. Addresses that the
     /// proposal leaves out stay reserved until [`free`](Self::free).
     pub fn claim(&mut self, request: &Request, proposal: &Proposal) -> Result<(), Refusal> {
-        let held = self.held_addresses(&request.claimant.uid);
         for address in proposal.addresses.iter() {
-            if held.contains(address) {
+            // Its own need not be in a pool any more.
+            if self.is_own(&request.claimant.uid, address) {
                 self.validate_sharing(&request.claimant, address)?;
             } else {
                 let (pool, _) =
@@ -206,6 +208,7 @@ impl Allocator {
     /// [`free`](Self::free).
     pub fn retire(&mut self, uid: &Uid) {
         if let Some(claim) = self.claims.remove(uid) {
+            self.recorded.entry(uid.clone()).or_insert(claim.addresses);
             self.reserve(&claim, Addresses::NONE);
         }
     }
@@ -216,12 +219,19 @@ impl Allocator {
         leaving.map_or_else(Vec::new, |leaving| leaving.keys().copied().collect())
     }
 
+    /// Notes that the record of a Service names what it holds. Until then it rather goes back to
+    /// what the record named before than to hold what it never named.
+    pub fn on_recorded(&mut self, uid: &Uid) {
+        self.recorded.remove(uid);
+    }
+
     /// Frees what a Service gave up: no record names it any more. What it holds stays.
     ///
     /// Returns the addresses that no other Service gets before [`warm`](Self::warm), each with the
     /// time for which its pool keeps them.
     pub fn free(&mut self, uid: &Uid) -> Vec<(IpAddr, Duration)> {
         let mut cooling = Vec::new();
+        self.recorded.remove(uid);
         for (address, claimant) in self.leaving.remove(uid).into_iter().flatten() {
             let pool = self.pools.pool_of(address);
             match pool.and_then(Pool::cool_down) {
@@ -243,45 +253,9 @@ impl Allocator {
         held.chain(leaving.flat_map(|(uid, left)| left.keys().map(move |it| (uid, *it))))
     }
 
-    /// Keeps an address from other Services that `service` gave up before this allocator was made,
-    /// until [`warm`](Self::warm). Returns whether it is kept: its pool keeps addresses, and no
-    /// Service holds it.
-    pub fn cool(&mut self, address: IpAddr, service: ServiceKey) -> bool {
-        let pool = self.pools.pool_of(address);
-        let keeps = pool.is_some_and(|pool| pool.cool_down().is_some());
-        if !keeps || self.occupied.contains_key(&address) {
-            return false;
-        }
-        let claimant = Arc::new(Claimant {
-            uid: Uid::new(""),
-            service,
-            terms: Terms::default(),
-        });
-        self.enter(address, &claimant);
-        self.cooling.insert(address, claimant);
-        true
-    }
-
-    /// The Service that gave an address up which no other one gets yet.
-    pub fn cooling(&self, address: IpAddr) -> Option<&ServiceKey> {
-        self.cooling.get(&address).map(|claimant| &claimant.service)
-    }
-
-    /// Lets an address be given out again that a Service gave up.
-    pub fn warm(&mut self, address: IpAddr) {
-        if let Some(claimant) = self.cooling.remove(&address) {
-            self.leave(address, &claimant);
-        }
-    }
-
-    /// Returns whether an address is not given out yet after another Service had it.
-    pub(crate) fn cools(&self, address: IpAddr, uid: &Uid) -> bool {
-        let before = self.cooling.get(&address);
-        before.is_some_and(|claimant| claimant.uid != *uid)
-    }
-
     /// Ends a claim. What it held can be given out at once.
     pub fn release(&mut self, uid: &Uid) -> Option<Claim> {
+        self.recorded.remove(uid);
         let claim = self.claims.remove(uid)?;
         for address in claim.addresses.iter() {
             self.leave(address, &claim.claimant);
@@ -318,6 +292,7 @@ impl Allocator {
             }
         }
         self.hold(claimant, addresses, restore.pool.clone());
+        self.recorded.remove(&claimant.uid);
         refusals
     }
 
@@ -354,6 +329,19 @@ impl Allocator {
             .map_or(Addresses::NONE, |claim| claim.addresses)
     }
 
+    /// What the record of a Service still names although its claim changed since.
+    pub(crate) fn recorded(&self, uid: &Uid) -> Option<Addresses> {
+        let recorded = self.recorded.get(uid).copied();
+        recorded.filter(|it| !it.is_empty() && *it != self.held_addresses(uid))
+    }
+
+    /// Returns whether an address is held by a Service, or was and is still reserved.
+    pub(crate) fn is_own(&self, uid: &Uid, address: IpAddr) -> bool {
+        let leaving = self.leaving.get(uid);
+        self.held_addresses(uid).contains(address)
+            || leaving.is_some_and(|it| it.contains_key(&address))
+    }
+
     pub(crate) fn state(&self, pool: usize) -> Option<&PoolState> {
         self.states.get(pool)
     }
@@ -388,6 +376,10 @@ impl Allocator {
             return;
         }
         let claim = self.claims.remove(&claimant.uid);
+        let held = claim.as_ref().map_or(Addresses::NONE, |it| it.addresses);
+        if held != addresses {
+            self.recorded.entry(claimant.uid.clone()).or_insert(held);
+        }
         if let Some(claim) = &claim {
             self.reserve(claim, addresses);
         }

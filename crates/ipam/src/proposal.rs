@@ -107,6 +107,11 @@ pub enum Why {
         /// Where it asks to be.
         to: PoolName,
     },
+    /// Its record names these addresses, and never named what it holds.
+    StillRecorded {
+        /// The addresses.
+        addresses: Addresses,
+    },
     /// The Service asks for other addresses.
     AddressesRequested {
         /// Those it asks for.
@@ -148,6 +153,7 @@ impl Why {
             | Self::PoolsSplit { .. }
             | Self::NeedsBothFamilies { .. }
             | Self::PoolRequested { .. }
+            | Self::StillRecorded { .. }
             | Self::AddressesRequested { .. } => Code::AddressMoved,
         }
     }
@@ -193,6 +199,9 @@ impl fmt::Display for Why {
             }
             Self::PoolRequested { from, to } => {
                 write!(f, "pool {to} is requested instead of pool {from}")
+            }
+            Self::StillRecorded { addresses } => {
+                write!(f, "it is still on record with {addresses}")
             }
             Self::AddressesRequested { addresses } => write!(f, "{addresses} is requested"),
         }

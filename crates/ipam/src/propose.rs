@@ -2,7 +2,8 @@
 //!
 //! In this order: what it holds is validated, address by address; then the request is checked, from
 //! the most particular (these addresses) over the named pool to "any". A request that can't be had
-//! leaves the Service with everything it may keep.
+//! leaves the Service with everything it may keep. Where its record does not name yet what it
+//! holds, it counts as the holder of what the record names, if any of that may stay.
 //!
 //! ```text
 //!  held ──validate──> kept (may stay) + why (first reason of what may not)
@@ -32,11 +33,13 @@ struct Case<'a> {
     allocator: &'a Allocator,
     request: &'a Request,
     held: Addresses,
-    /// The part of `held` that may stay as far as pools and other Services are concerned.
+    /// What it is to keep, where possible: what it holds, or what its record names instead.
+    basis: Addresses,
+    /// The part of `basis` that may stay as far as pools and other Services are concerned.
     kept: Addresses,
     /// The pool of `kept`.
     home: Option<usize>,
-    /// Why `kept` is less than `held`; `None` exactly when it is not.
+    /// Why `kept` is less than `basis`; `None` exactly when it is not.
     why: Option<Why>,
 }
 
@@ -55,13 +58,24 @@ impl Allocator {
 }
 
 impl<'a> Case<'a> {
-    /// Validates what the Service holds.
+    /// Validates what the Service holds, or else is on record with.
     fn open(allocator: &'a Allocator, request: &'a Request) -> Self {
-        let held = allocator.held_addresses(&request.claimant.uid);
+        let uid = &request.claimant.uid;
+        let held = allocator.held_addresses(uid);
+        // A claim that was never recorded is given up for what the record names all the time.
+        let recorded = allocator.recorded(uid);
+        let recorded = recorded.map(|basis| Self::validated(allocator, request, basis));
+        recorded
+            .filter(|case| !case.kept.is_empty())
+            .unwrap_or_else(|| Self::validated(allocator, request, held))
+    }
+
+    fn validated(allocator: &'a Allocator, request: &'a Request, basis: Addresses) -> Self {
         let mut case = Self {
             allocator,
             request,
-            held,
+            held: allocator.held_addresses(&request.claimant.uid),
+            basis,
             kept: Addresses::NONE,
             home: None,
             why: None,
@@ -69,7 +83,7 @@ impl<'a> Case<'a> {
         let lead = request.families.lead();
         for address in [lead, other(lead)]
             .into_iter()
-            .filter_map(|family| held.get(family))
+            .filter_map(|family| basis.get(family))
         {
             match case.may_stay(address) {
                 Ok(pool) => {
@@ -237,7 +251,7 @@ impl<'a> Case<'a> {
         let Self {
             request,
             kept,
-            held,
+            basis,
             ..
         } = self;
         let as_it_is = Offer {
@@ -260,7 +274,7 @@ impl<'a> Case<'a> {
         }
         // A Service that only prefers both stays where it is, unless it had both and lost one.
         let required = request.families == WantedFamilies::RequireDual;
-        if required || held.len() > kept.len() {
+        if required || basis.len() > kept.len() {
             match self.allocate(true) {
                 Ok(offer) => return Ok(self.take(&offer, why(missing))),
                 Err(refusal) if required => return self.stay(refusal),
@@ -276,25 +290,10 @@ impl<'a> Case<'a> {
     fn take(&self, offer: &Offer, otherwise: Why) -> Proposal {
         let Self { request, held, .. } = self;
         let addresses = offer.addresses;
-        let why = || self.why.clone().unwrap_or(otherwise);
-        let decision = if held.is_empty() {
-            Decision::Claim
-        } else if addresses == *held {
-            Decision::Keep
-        } else if addresses.contains_all(held) {
-            Decision::Gain {
-                gained: addresses.without(held),
-            }
-        } else if held.contains_all(&addresses) {
-            Decision::Drop {
-                dropped: held.without(&addresses),
-                why: why(),
-            }
-        } else {
-            Decision::Move {
-                from: *held,
-                why: why(),
-            }
+        let why = || {
+            let back = (addresses == self.kept && self.basis != *held)
+                .then_some(Why::StillRecorded { addresses });
+            self.why.clone().or(back).unwrap_or(otherwise)
         };
         let unmet = request.families.missing(addresses);
         let unmet =
@@ -302,26 +301,23 @@ impl<'a> Case<'a> {
         Proposal {
             addresses,
             pool: Some(self.name(offer.pool)),
-            decision,
+            decision: decision(*held, addresses, why),
             unmet,
         }
     }
 
     /// The request can't be had: the Service keeps what it may keep.
     fn stay(&self, refusal: Refusal) -> Result<Proposal, Refusal> {
-        let (addresses, from) = (self.kept, self.held);
-        let decision = match &self.why {
-            None if from.is_empty() => return Err(refusal),
-            None => Decision::Keep,
-            Some(why) if addresses.is_empty() => Decision::GiveUp {
-                from,
-                why: why.clone(),
-            },
-            Some(why) => Decision::Drop {
-                dropped: from.without(&addresses),
-                why: why.clone(),
-            },
+        let (addresses, held) = (self.kept, self.held);
+        if held.is_empty() && addresses.is_empty() {
+            return Err(refusal);
+        }
+        // Without a reason it keeps all of what it is on record with.
+        let why = || {
+            let why = self.why.clone();
+            why.unwrap_or(Why::StillRecorded { addresses })
         };
+        let decision = decision(held, addresses, why);
         let noted = || {
             self.allocator
                 .held(&self.request.claimant.uid)
@@ -345,5 +341,33 @@ impl<'a> Case<'a> {
             .pools()
             .at(pool)
             .map_or_else(|| PoolName::new(""), |pool| pool.name().clone())
+    }
+}
+
+/// Compares what a Service shall hold with what it holds.
+fn decision(held: Addresses, addresses: Addresses, why: impl FnOnce() -> Why) -> Decision {
+    if addresses == held {
+        Decision::Keep
+    } else if held.is_empty() {
+        Decision::Claim
+    } else if addresses.is_empty() {
+        Decision::GiveUp {
+            from: held,
+            why: why(),
+        }
+    } else if addresses.contains_all(&held) {
+        Decision::Gain {
+            gained: addresses.without(&held),
+        }
+    } else if held.contains_all(&addresses) {
+        Decision::Drop {
+            dropped: held.without(&addresses),
+            why: why(),
+        }
+    } else {
+        Decision::Move {
+            from: held,
+            why: why(),
+        }
     }
 }

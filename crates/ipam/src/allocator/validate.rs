@@ -35,14 +35,14 @@ impl Allocator {
         self.validate_share(&request.claimant, pool, address)
     }
 
-    /// Returns whether the pool gives the Service an address that it does not hold.
+    /// Returns whether the pool gives the Service an address that is not its own.
     pub(crate) fn validate_new(
         &self,
         claimant: &Claimant,
         pool: &Pool,
         address: IpAddr,
     ) -> Result<(), Refusal> {
-        if self.held_addresses(&claimant.uid).contains(address) {
+        if self.is_own(&claimant.uid, address) {
             return Ok(());
         }
         let name = || pool.name().clone();

@@ -68,16 +68,19 @@ impl Case<'_> {
         }
     }
 
-    /// What the pool can give: the address that the Service has there already, else another.
+    /// What the pool can give: an address that the Service has there already or gave up without
+    /// being off the record, else another.
     pub(super) fn offer(&self, pool: usize, family: Family) -> Option<IpAddr> {
         let Self {
             allocator, request, ..
         } = self;
-        let own = self.held.get(family).filter(|address| {
-            allocator
-                .pools()
-                .locate(*address)
-                .is_some_and(|(of, _)| of == pool)
+        let leaving = allocator.leaving(&request.claimant.uid);
+        let leaving = leaving.into_iter().filter(|it| Family::of(*it) == family);
+        let own = self.basis.get(family).into_iter();
+        let mut own = own.chain(self.held.get(family)).chain(leaving);
+        let own = own.find(|address| {
+            let lies_in = allocator.pools().locate(*address);
+            lies_in.is_some_and(|(of, _)| of == pool)
                 && allocator.validate(request, pool, *address).is_ok()
         });
         let state = allocator.state(pool)?;
