@@ -3,7 +3,7 @@
 //! One task owns the World and the queue; reconciles run beside it as tasks of their own, never two
 //! for one Service. Nothing here decides what a load balancer should look like.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,6 +73,8 @@ pub struct Engine<P, R> {
     queue: Queue<ServiceKey>,
     retries: Retries<ServiceKey>,
     waiting: Waiting,
+    /// Services whose last write failed because nothing could be written.
+    unwritten: BTreeSet<ServiceKey>,
     pool_problems: Vec<Reason>,
     /// Apart from the table, which has room for many more.
     tracked: HashMap<ServiceKey, Box<Tracked>>,
@@ -234,6 +236,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             queue,
             retries,
             waiting: Waiting::default(),
+            unwritten: BTreeSet::new(),
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
@@ -387,6 +390,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.retries.reset(key);
         self.waiting.leave(key);
+        self.unwritten.remove(key);
     }
 
     fn forget(&mut self, key: &ServiceKey) {
@@ -416,6 +420,7 @@ mod start;
 mod status_conflicts;
 mod tracked;
 mod unserved;
+mod unwritten;
 mod waiting;
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ pub struct ReconcileEnd {
     pub reporting: EventState,
     /// Whether it changed anything outside.
     pub changed: bool,
+    /// Whether nothing is to be left of the Service with this instance.
+    pub(crate) removing: bool,
     /// What was carried out since the Service was last settled.
     pub progress: Progress,
     /// Whether the last plan was refused; `None`: nothing was planned.
@@ -79,6 +81,8 @@ pub struct ReconcileEnd {
     /// The addresses that a status names which could not be written: the provider may hold them,
     /// and no record names them.
     pub(crate) unrecorded: Vec<IpAddr>,
+    /// Whether its last write failed because nothing could be written.
+    pub(crate) unavailable: bool,
     /// Whether it took too long, and nothing is known of what it did.
     pub(crate) broken_off: bool,
     /// Whether the finalizer is on the Service by now.
@@ -141,10 +145,12 @@ impl ReconcileEnd {
             failure: None,
             reporting: job.reporting.clone(),
             changed: false,
+            removing: (job.intent.as_ref()).is_some_and(|intent| intent.load_balancer.is_none()),
             progress: job.progress.clone(),
             plan_refused: None,
             writing: Writing::Nothing,
             unrecorded: Vec::new(),
+            unavailable: false,
             broken_off: false,
             finalized: job.row.as_ref().is_some_and(|row| row.finalized),
             wrote: Vec::new(),

@@ -190,4 +190,13 @@ pub enum ReportError {
         /// Why.
         why: String,
     },
+    /// Nothing can be written at this time, whichever object it is: a full disk, an API server that
+    /// does not answer. It is tried again at the latest when another write succeeds.
+    #[error("the {what} could not be written: {why}")]
+    Unavailable {
+        /// What was written.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
 }

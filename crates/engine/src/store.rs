@@ -28,6 +28,8 @@ pub struct Record {
     pub left_out: Vec<LeftOut>,
     /// Steps that are planned and not done.
     pub pending: Vec<PlannedStep>,
+    /// Whether it is being removed, and something of it is left.
+    pub removing: bool,
     /// Whether a reconcile of it has ended since it was first seen.
     pub handled: bool,
 }
@@ -70,6 +72,7 @@ impl Record {
             address: None,
             left_out: Vec::new(),
             pending: Vec::new(),
+            removing: false,
             handled: false,
         }
     }

@@ -63,7 +63,7 @@ impl Report for ManifestStore {
 fn report_error(what: &'static str, error: &StoreError) -> ReportError {
     match error {
         StoreError::Outdated { .. } => ReportError::Conflict { what },
-        StoreError::State(_) | StoreError::Stopping => ReportError::Failed {
+        StoreError::State(_) | StoreError::Stopping => ReportError::Unavailable {
             what,
             why: error.to_string(),
         },

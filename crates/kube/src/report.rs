@@ -297,9 +297,12 @@ fn may_be_another(error: &ApiError) -> bool {
 }
 
 fn failed(what: &'static str, error: &ApiError) -> ReportError {
-    ReportError::Failed {
-        what,
-        why: error.to_string(),
+    let why = error.to_string();
+    match error {
+        ApiError::Unreachable { .. } | ApiError::Timeout(_) => {
+            ReportError::Unavailable { what, why }
+        }
+        _ => ReportError::Failed { what, why },
     }
 }
 

@@ -113,6 +113,9 @@ pub struct ServiceView {
     pub left_out: Vec<LeftOut>,
     /// Steps that are planned and not done.
     pub pending: Vec<PlannedStep>,
+    /// Whether it is being removed, and something of it is left.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub removing: bool,
 }
 
 /// A listener that exists.

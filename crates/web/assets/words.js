@@ -202,6 +202,7 @@ export function stateOf(service) {
   const programmed = condition("landfall.dev/Programmed");
   const accepted = condition("landfall.dev/Accepted");
   const worst = service.reasons.some((reason) => reason.severity === "error");
+  if (service.removing) return worst ? "warn" : "busy";
   if (!programmed || programmed.status !== "True") {
     const progressing = programmed?.reason === "Progressing";
     return (progressing || !programmed) && !worst ? "busy" : "bad";

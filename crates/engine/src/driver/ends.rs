@@ -98,6 +98,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let served = ran.holds.is_some();
         let gives_back = self.gives_back(&mut ran, &mut end);
         self.line_up(&ran, &end);
+        self.take_availability(&key, &end, now);
         let Some(tracked) = self.tracked.get_mut(&key) else {
             return;
         };
@@ -122,6 +123,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 record.set_status(end.status);
                 record.reasons = reasons;
                 record.pending = end.pending;
+                record.removing = end.removing;
                 record.handled = true;
             }
         });

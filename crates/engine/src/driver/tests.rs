@@ -395,9 +395,9 @@ impl Source {
         change: impl FnOnce(&mut ServiceRow),
     ) -> Result<(), ReportError> {
         if !spend(&self.takes) {
-            return Err(ReportError::Failed {
+            return Err(ReportError::Unavailable {
                 what: "status",
-                why: "refused".to_owned(),
+                why: "the disk is full".to_owned(),
             });
         }
         self.writes.lock().unwrap().push(format!("{what} {key}"));

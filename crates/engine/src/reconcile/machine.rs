@@ -395,7 +395,7 @@ impl<'j, P: Provider> Machine<'j, P> {
                 self.end.failure = None;
                 Reason::info(Code::Progressing, error.to_string())
             }
-            ReportError::Failed { .. } => {
+            ReportError::Failed { .. } | ReportError::Unavailable { .. } => {
                 self.end.outcome = Outcome::Failed;
                 let reason = Reason::error(Code::ProviderFailed, error.to_string());
                 self.end.failure = Some(reason.to_string());

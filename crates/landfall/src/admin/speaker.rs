@@ -245,6 +245,7 @@ fn of_row(row: &ServiceRow) -> ServiceView {
         listeners: Vec::new(),
         left_out: Vec::new(),
         pending: Vec::new(),
+        removing: false,
     }
 }
 
@@ -274,6 +275,7 @@ impl ServedView {
             listeners: self.serving.live(&served.uid),
             left_out: Vec::new(),
             pending: Vec::new(),
+            removing: false,
         })
     }
 }

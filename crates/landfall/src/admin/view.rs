@@ -130,6 +130,7 @@ fn service<P: Provider>(provider: Option<&P>, record: &Record) -> Option<Service
             .unwrap_or_default(),
         left_out: record.left_out.clone(),
         pending: record.pending.clone(),
+        removing: record.removing,
     })
 }
 

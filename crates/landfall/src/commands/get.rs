@@ -183,7 +183,9 @@ pub fn state(service: &ServiceView) -> &'static str {
             .condition(kind)
             .is_some_and(|condition| condition.status)
     };
-    if service.status.conditions.is_empty() {
+    if service.removing {
+        "Deleting"
+    } else if service.status.conditions.is_empty() {
         "Waiting"
     } else if !met(ConditionType::Accepted) {
         // An edit was refused, and the version before it is served.

@@ -44,6 +44,7 @@ pub fn service(key: &str, address: &str, line: u32) -> ServiceView {
         announcements: Vec::new(),
         left_out: Vec::new(),
         pending: Vec::new(),
+        removing: false,
     }
 }
 

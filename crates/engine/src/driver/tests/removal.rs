@@ -164,3 +164,24 @@ async fn a_removal_that_another_controller_began_is_left_to_it() {
         lab.stop().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_whose_end_cant_be_recorded_is_shown_as_being_removed() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    let removing = |lab: &Lab| {
+        let store = &lab.handle.store;
+        store.read(|pages| pages.records.get(&key("a")).map(|it| it.removing))
+    };
+    lab.until_ready().await;
+    assert_eq!(removing(&lab), Some(false));
+    *lab.source.takes.lock().unwrap() = 1;
+    lab.delete(&key("a")).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(removing(&lab), Some(true));
+    *lab.source.takes.lock().unwrap() = usize::MAX;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(removing(&lab), None);
+    lab.stop().await;
+}

@@ -235,3 +235,48 @@ async fn an_address_that_was_given_up_before_it_was_recorded_goes_to_the_next_in
     .await;
     lab.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_time_without_writes_all_services_are_written_soon() {
+    let names = ["a", "b", "c", "d", "e"];
+    let lab = Lab::start(9, Vec::new()).await;
+    *lab.source.takes.lock().unwrap() = 0;
+    for name in names {
+        lab.apply(web(name)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    *lab.source.takes.lock().unwrap() = usize::MAX;
+    let begun = tokio::time::Instant::now();
+    lab.until("all are written", |rows| {
+        names.iter().all(|name| programmed(rows, name))
+    })
+    .await;
+    // One looks every 5 s whether anything can be written; the others rest as long at most.
+    assert!(begun.elapsed() < Duration::from_secs(11));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_writes_only_one_service_is_tried_often() {
+    let lab = Lab::start(9, Vec::new()).await;
+    *lab.source.takes.lock().unwrap() = 0;
+    for name in ["a", "b", "c", "d", "e"] {
+        lab.apply(web(name)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    let looks = || ["a", "b", "c", "d", "e"].map(|name| lab.shelf.looks(name));
+    let before = looks();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let after = looks();
+    let tried = before
+        .iter()
+        .zip(&after)
+        .map(|(before, after)| after - before);
+    let tried: Vec<usize> = tried.collect();
+    assert!((600..=730).contains(&tried[0]), "{tried:?}");
+    assert!(
+        tried[1..].iter().all(|it| (11..=17).contains(it)),
+        "{tried:?}"
+    );
+    lab.stop().await;
+}

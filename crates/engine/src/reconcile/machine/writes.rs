@@ -117,6 +117,7 @@ impl<P: Provider> Machine<'_, P> {
         if matches!(written, Err(ReportError::Conflict { .. })) {
             self.end.writing = self.before;
         }
+        self.end.unavailable = matches!(written, Err(ReportError::Unavailable { .. }));
         if written.is_err() {
             self.end.unrecorded = addresses(&self.write.0);
         }
