@@ -49,5 +49,5 @@ pub use hash_secret::{hash_secret, random_secret};
 pub use load::{Loaded, load, load_text};
 pub use snapshot::{About, Snapshot, SnapshotFile};
 pub use source::{Manifests, OpenError, Options};
-pub use state::StateError;
+pub use state::{StateError, validate_state};
 pub use store::{ManifestStore, StoreError};

@@ -231,20 +231,7 @@ impl StateDir {
                         journal: path,
                     });
                 }
-                let lines: Vec<(&Key, &str)> = reading
-                    .lines
-                    .iter()
-                    .map(|(key, line)| (key, *line))
-                    .collect();
-                let read = parallel::map(&lines, SHARE, |(key, line)| {
-                    let entry = Entry::read(key, line)?;
-                    Ok(((*key).clone(), (entry, line.len() as u64 + 1)))
-                });
-                let entries: Result<BTreeMap<_, _>, String> = read.into_iter().collect();
-                let entries = entries.map_err(|why| {
-                    let path = path.clone();
-                    StateError::Corrupt { path, why }
-                })?;
+                let entries = entries_of(&path, &reading)?;
                 let kept = entries.values().map(|(entry, _)| entry.clone()).collect();
                 let journal = Journal::resume(files, entries, &reading).map_err(located)?;
                 (kept, journal)
@@ -365,6 +352,39 @@ pub(crate) fn io_error<'a>(
 fn located(folder: &Path, fault: Fault) -> StateError {
     let Fault { file, what, source } = fault;
     io_error(&folder.join(file), what)(source)
+}
+
+/// Makes sure that what is remembered in a directory can be read. Changes nothing, so that another
+/// process may hold it.
+///
+/// # Errors
+/// The journal can't be read, or is damaged.
+pub fn validate_state(folder: &Path) -> Result<(), StateError> {
+    let path = folder.join(journal::JOURNAL);
+    let written = RealFolder::new(folder).read(journal::JOURNAL);
+    let Some(bytes) = written.map_err(io_error(&path, "can't be read"))? else {
+        return Ok(());
+    };
+    let reading = journal::read(&bytes).map_err(|damage| damaged(&path, damage))?;
+    entries_of(&path, &reading).map(drop)
+}
+
+/// Reads the entries of a journal, each with the size of its line.
+fn entries_of(
+    path: &Path,
+    reading: &journal::Reading<'_>,
+) -> Result<BTreeMap<Key, (Entry, u64)>, StateError> {
+    let lines = reading.lines.iter().map(|(key, line)| (key, *line));
+    let lines: Vec<(&Key, &str)> = lines.collect();
+    let read = parallel::map(&lines, SHARE, |(key, line)| {
+        let entry = Entry::read(key, line)?;
+        Ok(((*key).clone(), (entry, line.len() as u64 + 1)))
+    });
+    let entries: Result<_, String> = read.into_iter().collect();
+    entries.map_err(|why| {
+        let path = path.to_owned();
+        StateError::Corrupt { path, why }
+    })
 }
 
 fn damaged(path: &Path, damage: Corruption) -> StateError {

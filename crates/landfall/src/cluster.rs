@@ -284,6 +284,7 @@ fn service(world: &World, known: &Known, row: &ServiceRow) -> Option<ServiceView
             .unwrap_or_default(),
         left_out: spec.map(|spec| spec.left_out).unwrap_or_default(),
         pending: Vec::new(),
+        removing: row.deleting,
     })
 }
 

@@ -41,8 +41,9 @@ pub(crate) const FOREIGN: &str = "state.journal.other";
 /// Changes of entries; `None`: it is gone.
 pub(crate) type Changes = BTreeMap<Key, Option<Entry>>;
 
-/// Smaller journals are not worth writing again.
-const COMPACT_FROM: u64 = 1024 * 1024;
+/// Smaller journals are not worth writing again. A volume must have room for that much, and for
+/// what counts in it once more.
+const COMPACT_FROM: u64 = 128 * 1024;
 
 /// So many times what counts in it may a journal measure.
 const COMPACT_AT: u64 = 3;

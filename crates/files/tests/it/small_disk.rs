@@ -104,6 +104,25 @@ fn what_is_on_record_is_served_from_a_disk_that_can_only_be_read() {
 }
 
 #[test]
+fn a_journal_does_not_fill_a_disk_that_has_room_for_what_counts() {
+    let name = "small_disk::a_journal_does_not_fill_a_disk_that_has_room_for_what_counts";
+    play(name, async |root| {
+        let mut running = Running::start(options(&root)).await;
+        running.claim("web", 2).await;
+        let uid = running.row("web").uid.clone();
+        for number in 0..2_000 {
+            let status = status(3 + number % 9);
+            let store = &running.store;
+            store
+                .write_status(&key("web"), &uid, &status)
+                .await
+                .unwrap();
+        }
+        running.stop().await;
+    });
+}
+
+#[test]
 fn a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it() {
     let name = "small_disk::a_full_disk_loses_no_claim_and_lets_none_be_used_that_is_not_on_it";
     play(name, on_a_small_disk);

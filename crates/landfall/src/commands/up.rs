@@ -87,6 +87,7 @@ impl Serving {
             for path in files.paths.iter().filter(|path| path.as_os_str() != STDIN) {
                 std::fs::metadata(path).with_context(|| path.display().to_string())?;
             }
+            landfall_files::validate_state(&state)?;
             if let Some((asked, handover)) = IncomingHandover::ask(&state).await? {
                 start_state.handover = handover;
                 taking = Some(asked);

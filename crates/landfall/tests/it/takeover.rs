@@ -176,6 +176,31 @@ async fn a_process_that_can_t_serve_takes_nothing_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_could_not_read_the_journal_takes_nothing_over() {
+    let (mut lab, [backend, _dns], target) = serving(&[]).await;
+    let (folder, state) = (lab.folder(), lab.state());
+    let journal = state.join("state.journal");
+    let whole = std::fs::read_to_string(&journal).unwrap();
+    std::fs::write(&journal, whole.replacen("default/web", "default/wed", 1)).unwrap();
+    let [folder, state] = [&folder, &state].map(|path| path.to_str().unwrap());
+    let take_over = ["up", "-f", folder, "--state", state, "--take-over"];
+    let ended = lab.landfall(&take_over, &[]).await;
+    assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
+    let stderr = &ended.stderr;
+    assert!(
+        stderr.contains("state.journal") && stderr.contains("damaged"),
+        "{stderr}"
+    );
+    // The running process has handed nothing over, and takes edits.
+    let second = svc("second").tcp(80).members(&[backend.address]);
+    lab.write("second.yaml", &second.yaml());
+    let second = lab.ready("default/second").await;
+    assert_eq!(client::member(at(&second, 80)).await.unwrap(), "pod");
+    assert_eq!(client::member(target).await.unwrap(), "pod");
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_being_asked_to_a_second_process_takes_nothing_over_and_says_how_it_could() {
     let (mut lab, _backends, target) = serving(&[]).await;
     let (folder, state) = (lab.folder(), lab.state());
