@@ -109,14 +109,20 @@ impl Case<'_> {
         let behind = taken.last().map_or(0, |last| last + 1);
         let numbers = (behind..parts::MOST).chain(0..behind);
         let missing = numbers.filter(|number| !held(number));
+        let mut missing: Vec<usize> = missing.collect();
+        // What is still on record is its own again before it gets anything else.
+        missing.sort_by_key(|number| self.recorded(*number).is_empty());
         // Of several it keeps those that it asks for.
         taken.sort_by_key(|number| !self.is_requested(*number));
-        let missing: Vec<usize> = missing.take(count.saturating_sub(taken.len())).collect();
+        missing.truncate(count.saturating_sub(taken.len()));
         let (kept, ended) = taken.split_at(count.min(taken.len()));
         let wanted = kept.iter().chain(&missing);
         self.asked = parts::distribute(
             &self.spec.address.requested,
-            wanted.map(|number| (*number, self.held(*number))),
+            wanted.map(|number| match self.held(*number) {
+                held if held.is_empty() => (*number, self.recorded(*number)),
+                held => (*number, held),
+            }),
         );
         let more = kept.len() > 1 || !missing.is_empty();
         let kept: Vec<Answer> = kept.iter().map(|number| self.keep(*number, more)).collect();
@@ -297,6 +303,12 @@ impl Case<'_> {
     fn held(&self, number: usize) -> Vec<IpAddr> {
         let part = self.parts.get(number);
         part.map(|part| part.held.clone()).unwrap_or_default()
+    }
+
+    /// What the record of a part names although it gave that up.
+    fn recorded(&self, number: usize) -> Vec<IpAddr> {
+        let recorded = self.trial.recorded(&parts::part(&self.want.uid, number));
+        recorded.map_or_else(Vec::new, |it| it.iter().collect())
     }
 
     fn is_requested(&self, number: usize) -> bool {

@@ -102,6 +102,9 @@ impl fmt::Display for AddressStep {
         match self {
             Self::Claim {
                 addresses, pool, ..
+            } if pool.is_empty() => write!(f, "claim {}", list(addresses)),
+            Self::Claim {
+                addresses, pool, ..
             } => write!(f, "claim {} from pool {pool}", list(addresses)),
             Self::Record { addresses, .. } if addresses.is_empty() => {
                 f.write_str("record that it has no address")

@@ -929,3 +929,46 @@ fn a_service_that_comes_back_to_other_pools_that_are_full_waits() {
     assert_eq!(refused[0].code, Code::PoolExhausted);
     assert_eq!(site.0.observe(&want).leaving.len(), 0);
 }
+
+#[test]
+fn each_part_of_a_claim_comes_back_to_what_its_record_names() {
+    let counted = |count: &str, asks: Option<&str>| {
+        let mut service = svc("a").port(80);
+        service = service.annotated("landfall.dev/address-count", count);
+        if let Some(addresses) = asks {
+            service = service.annotated("landfall.dev/addresses", addresses);
+        }
+        spec(&service.row())
+    };
+    let both = ["192.0.2.1", "192.0.2.2"];
+    let site = || {
+        let mut site = Site::with(&["192.0.2.1-192.0.2.9"]);
+        site.settle(&counted("2", None)).unwrap();
+        assert_eq!(site.held(&counted("2", None)), both);
+        site
+    };
+    // Only the second is left, and goes and comes back, whether or not it is asked for.
+    for again in [Some("192.0.2.2"), None] {
+        let mut site = site();
+        let second = counted("1", Some("192.0.2.2"));
+        site.settle(&second).unwrap();
+        assert_eq!(site.held(&second), ["192.0.2.2"]);
+        fail_to_record(&mut site, &removal(&svc("a").row()));
+        let back = counted("1", again);
+        fail_to_record(&mut site, &back);
+        assert_eq!(site.held(&back), ["192.0.2.2"]);
+        site.settle(&back).unwrap();
+    }
+    // An edit that gives the first one up is undone.
+    let mut site = site();
+    let second = counted("1", Some("192.0.2.2"));
+    fail_to_record(&mut site, &second);
+    assert_eq!(site.held(&second), ["192.0.2.2"]);
+    fail_to_record(&mut site, &counted("2", None));
+    assert_eq!(site.held(&counted("2", None)), both);
+    // All of it goes, and comes back asking for what it had.
+    fail_to_record(&mut site, &removal(&svc("a").row()));
+    let asking = counted("2", Some("192.0.2.2,192.0.2.1"));
+    fail_to_record(&mut site, &asking);
+    assert_eq!(site.held(&asking), both);
+}

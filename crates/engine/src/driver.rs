@@ -3,7 +3,7 @@
 //! One task owns the World and the queue; reconciles run beside it as tasks of their own, never two
 //! for one Service. Nothing here decides what a load balancer should look like.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +39,7 @@ pub use pools::hand_out_pools;
 use start::slots;
 use tracked::{Marks, Tracked};
 use unserved::UnservedServices;
+use unwritten::Unwritten;
 use waiting::Waiting;
 
 /// How an engine runs.
@@ -74,7 +75,7 @@ pub struct Engine<P, R> {
     retries: Retries<ServiceKey>,
     waiting: Waiting,
     /// Services whose last write failed because nothing could be written.
-    unwritten: BTreeSet<ServiceKey>,
+    unwritten: Unwritten,
     pool_problems: Vec<Reason>,
     /// Apart from the table, which has room for many more.
     tracked: HashMap<ServiceKey, Box<Tracked>>,
@@ -236,7 +237,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             queue,
             retries,
             waiting: Waiting::default(),
-            unwritten: BTreeSet::new(),
+            unwritten: Unwritten::default(),
             pool_problems: Vec::new(),
             tracked: HashMap::new(),
             by_uid: HashMap::new(),
@@ -390,7 +391,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.retries.reset(key);
         self.waiting.leave(key);
-        self.unwritten.remove(key);
+        self.unwritten.services.remove(key);
+        self.look_for_end(clock());
     }
 
     fn forget(&mut self, key: &ServiceKey) {

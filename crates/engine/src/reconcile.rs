@@ -50,6 +50,9 @@ pub struct Job {
     pub releases_finalizer: bool,
     /// What is kept on the Service by the engine itself.
     pub persisted: Persisted,
+    /// Whether a write before this reconcile may have happened or not: the status is written, also
+    /// where it says nothing new.
+    pub unsure: bool,
 }
 
 /// How a reconcile ended.
@@ -81,7 +84,7 @@ pub struct ReconcileEnd {
     /// The addresses that a status names which could not be written: the provider may hold them,
     /// and no record names them.
     pub(crate) unrecorded: Vec<IpAddr>,
-    /// Whether its last write failed because nothing could be written.
+    /// Whether it ended because nothing could be written.
     pub(crate) unavailable: bool,
     /// Whether it took too long, and nothing is known of what it did.
     pub(crate) broken_off: bool,

@@ -330,7 +330,7 @@ impl Allocator {
     }
 
     /// What the record of a Service still names although its claim changed since.
-    pub(crate) fn recorded(&self, uid: &Uid) -> Option<Addresses> {
+    pub fn recorded(&self, uid: &Uid) -> Option<Addresses> {
         let recorded = self.recorded.get(uid).copied();
         recorded.filter(|it| !it.is_empty() && *it != self.held_addresses(uid))
     }

@@ -11,7 +11,7 @@ mod patch;
 mod permits;
 mod resources;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -50,6 +50,9 @@ pub struct KubeReports {
 struct Recent {
     live: HashMap<Uid, Live>,
     order: VecDeque<Uid>,
+    /// Services with a write that was sent and not answered: it may have been done, and the watch
+    /// not have shown it yet.
+    unanswered: HashSet<Uid>,
 }
 
 /// What became of a Service that could not be written.
@@ -181,17 +184,29 @@ impl KubeReports {
         patch: impl Fn(&Live) -> Option<Value>,
     ) -> Result<Sent, ReportError> {
         let mut live = self.live(service);
+        if self.is_unanswered(service) {
+            let now = self.look(service).await;
+            match now.map_err(|error| failed(what, &error))? {
+                Now::Gone => return Ok(Sent::Gone),
+                Now::Same { live: newer, .. } => live = *newer,
+            }
+        }
         for _ in 0..ATTEMPTS {
             let Some(body) = patch(&live) else {
+                self.note_unanswered(service, false);
                 return Ok(Sent::Done);
             };
+            // This may be the last that is known of it: a write can be given up at any time.
+            self.note_unanswered(service, true);
             let error = match self.patch(service, &body).await {
                 Ok(live) => {
+                    self.note_unanswered(service, false);
                     self.remember(service, live);
                     return Ok(Sent::Done);
                 }
                 Err(error) => error,
             };
+            self.note_unanswered(service, !is_refusal(&error));
             if !may_be_another(&error) {
                 return Err(failed(what, &error));
             }
@@ -225,9 +240,25 @@ impl KubeReports {
         }
     }
 
+    fn is_unanswered(&self, service: &ServiceRow) -> bool {
+        let recent = self.recent.lock();
+        recent.is_ok_and(|recent| recent.unanswered.contains(&service.uid))
+    }
+
+    fn note_unanswered(&self, service: &ServiceRow, unanswered: bool) {
+        if let Ok(mut recent) = self.recent.lock() {
+            if unanswered {
+                recent.unanswered.insert(service.uid.clone());
+            } else {
+                recent.unanswered.remove(&service.uid);
+            }
+        }
+    }
+
     fn forget(&self, service: &ServiceRow) {
         if let Ok(mut recent) = self.recent.lock() {
             recent.live.remove(&service.uid);
+            recent.unanswered.remove(&service.uid);
         }
     }
 }
@@ -298,11 +329,28 @@ fn may_be_another(error: &ApiError) -> bool {
 
 fn failed(what: &'static str, error: &ApiError) -> ReportError {
     let why = error.to_string();
+    if is_outage(error) {
+        ReportError::Unavailable { what, why }
+    } else {
+        ReportError::Failed { what, why }
+    }
+}
+
+/// Whether the server has decided not to write.
+fn is_refusal(error: &ApiError) -> bool {
     match error {
-        ApiError::Unreachable { .. } | ApiError::Timeout(_) => {
-            ReportError::Unavailable { what, why }
-        }
-        _ => ReportError::Failed { what, why },
+        ApiError::Refused { code, .. } => (400..500).contains(code),
+        ApiError::Denied { .. } | ApiError::Unauthorized { .. } => true,
+        _ => false,
+    }
+}
+
+/// Whether it is not the object that can't be written, for all that is known.
+fn is_outage(error: &ApiError) -> bool {
+    match error {
+        ApiError::Unreachable { .. } | ApiError::Timeout(_) | ApiError::Unauthorized { .. } => true,
+        ApiError::Refused { code, .. } => matches!(code, 503 | 504),
+        _ => false,
     }
 }
 

@@ -98,11 +98,13 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let served = ran.holds.is_some();
         let gives_back = self.gives_back(&mut ran, &mut end);
         self.line_up(&ran, &end);
-        self.take_availability(&key, &end, now);
+        self.take_availability(&key, &end, (took, now));
         let Some(tracked) = self.tracked.get_mut(&key) else {
             return;
         };
         tracked.take_end(&mut end, served, now);
+        // One that passes to another instance goes on.
+        let removing = end.removing && !tracked.replacing;
         if end.outcome == Outcome::Removed {
             if self.take_removal(&key, ran.row.is_none()) {
                 self.wake_waiting_for(ran.owners.iter());
@@ -123,7 +125,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 record.set_status(end.status);
                 record.reasons = reasons;
                 record.pending = end.pending;
-                record.removing = end.removing;
+                record.removing = removing;
                 record.handled = true;
             }
         });

@@ -141,6 +141,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
             row: Some(row),
             releases_finalizer: true,
             persisted,
+            unsure: tracked.history.unsure,
         };
         WorkItem {
             job,

@@ -3,6 +3,7 @@
 use landfall_model::provider::Provider;
 use tokio::sync::watch;
 
+use super::unwritten::Unwritten;
 use super::waiting::Waiting;
 use super::{BEFORE, Engine, UnservedServices, slots};
 use crate::backoff::Retries;
@@ -126,6 +127,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         ));
         self.retries = Retries::new(self.config.backoff);
         self.waiting = Waiting::default();
+        self.unwritten = Unwritten::default();
         self.tracked.clear();
         self.by_uid.clear();
         self.unserved = UnservedServices::default();

@@ -85,7 +85,9 @@ impl Tracked {
         }
         let history = &mut self.history;
         history.last = Some((end.outcome, now));
-        history.unsure = end.writing == Writing::Unsure;
+        if end.writing != Writing::Nothing {
+            history.unsure = end.writing == Writing::Unsure;
+        }
         history.progress = std::mem::take(&mut end.progress);
         // A step that fails is not counted; those that succeed before it are, however it ends.
         if matches!(end.outcome, Outcome::Failed | Outcome::Paused(_)) {
@@ -136,6 +138,7 @@ impl Tracked {
             row,
             releases_finalizer: true,
             persisted: Persisted::default(),
+            unsure: false,
         }
     }
 

@@ -2,6 +2,7 @@
 //! server that did not answer. A long outage makes the pauses between attempts long; its end is
 //! seen by one Service, and the others are told.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use landfall_model::ServiceKey;
@@ -11,29 +12,65 @@ use super::Engine;
 use crate::reconcile::ReconcileEnd;
 use crate::report::Report;
 
+/// Services whose last write failed because nothing could be written.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    pub(super) services: BTreeSet<ServiceKey>,
+    /// When a write last succeeded.
+    last_success: Option<Instant>,
+}
+
 /// The longest pause of the Service that finds the end of an outage for all others.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
+/// So many are due after each write that succeeds: all are, soon, and if the next writes fail,
+/// these are few.
+const NEXT: usize = 2;
+
 impl<P: Provider, R: Report> Engine<P, R> {
-    /// Notes whether a reconcile could write. After the first that can, those that could not are
-    /// due, each with its rest after a failure.
-    pub(super) fn take_availability(&mut self, key: &ServiceKey, end: &ReconcileEnd, now: Instant) {
-        self.unwritten.remove(key);
-        if end.unavailable && self.tracked.contains_key(key) {
-            self.unwritten.insert(key.clone());
-            if self.unwritten.first() == Some(key) {
-                self.queue.push_after(key, ATTEMPT, now);
+    /// Notes whether a reconcile that took so long and ended now could write. After each that can,
+    /// some that could not are due, with their rest after a failure.
+    pub(super) fn take_availability(
+        &mut self,
+        key: &ServiceKey,
+        end: &ReconcileEnd,
+        (took, now): (Duration, Instant),
+    ) {
+        let unwritten = &mut self.unwritten;
+        unwritten.services.remove(key);
+        if end.unavailable {
+            // Where others could write meanwhile, it is this one that can't.
+            let others = unwritten
+                .last_success
+                .and_then(|last| now.checked_duration_since(last));
+            let is_outage = others.is_none_or(|ago| ago > took);
+            if is_outage && self.tracked.contains_key(key) {
+                unwritten.services.insert(key.clone());
             }
-            return;
+        } else if !end.wrote.is_empty() {
+            unwritten.last_success = Some(now);
+            self.wake_unwritten(now);
         }
-        if end.wrote.is_empty() {
-            return;
-        }
-        for key in std::mem::take(&mut self.unwritten) {
+        self.look_for_end(now);
+    }
+
+    fn wake_unwritten(&mut self, now: Instant) {
+        let idle = |key: &&ServiceKey| !self.queue.is_running(key);
+        let waiting = self.unwritten.services.iter().filter(idle);
+        let next: Vec<ServiceKey> = waiting.take(NEXT).cloned().collect();
+        for key in next {
+            self.unwritten.services.remove(&key);
             match self.rest(&key, now) {
                 Some(rest) => self.queue.push_after(&key, rest, now),
                 None => self.queue.push(&key),
             }
+        }
+    }
+
+    /// Lets the first of them try soon whether anything can be written.
+    pub(super) fn look_for_end(&mut self, now: Instant) {
+        if let Some(first) = self.unwritten.services.first() {
+            self.queue.push_after(first, ATTEMPT, now);
         }
     }
 }

@@ -388,6 +388,7 @@ impl<'j, P: Provider> Machine<'j, P> {
 
     /// Ends with a write that failed.
     fn fail(&mut self, error: &ReportError) -> Todo {
+        self.end.unavailable = matches!(error, ReportError::Unavailable { .. });
         let reason = match error {
             // No failure yet, and none to report.
             ReportError::Conflict { .. } => {

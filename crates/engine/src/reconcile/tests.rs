@@ -328,6 +328,7 @@ fn job(outside: &Outside, intent: Intent) -> Job {
         progress: Progress::default(),
         releases_finalizer: true,
         persisted: Persisted::default(),
+        unsure: false,
     }
 }
 
@@ -556,6 +557,7 @@ async fn the_finalizer_is_removed_also_where_the_source_has_not_reported_it_yet(
         progress: Progress::default(),
         releases_finalizer: true,
         persisted: Persisted::default(),
+        unsure: false,
     };
     let end = leaving.run_job(job).await;
     assert_eq!(end.outcome, Outcome::Removed);

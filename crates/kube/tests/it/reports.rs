@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::support::{USER, Watching, cluster, connect, connect_by, service};
+use crate::support::{Relay, USER, Watching, cluster, connect, connect_by, service};
 
 /// Reports as ourselves, and the rows that they speak of.
 struct Desk {
@@ -385,6 +385,34 @@ async fn a_service_that_is_being_deleted_gets_no_finalizer() {
         r#"{"metadata": {"finalizers": null}}"#,
     ])
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_without_an_answer_is_found_before_it_counts_as_not_there() {
+    let mut desk = Desk::open("unanswered").await;
+    let row = desk.make("web").await;
+    let relay = Relay::to(desk.cluster).await;
+    let reports = reports(connect_by(relay.kubeconfig(), "landfall/unanswered").await);
+    let (before, after) = (status(&["192.0.2.1"]), status(&["192.0.2.2"]));
+    reports.write_status(&row, &before).await.unwrap();
+    let row = desk.row("web", |row| row.status == before).await;
+    relay.stall();
+    let write = reports.write_status(&row, &after);
+    let given_up = tokio::time::timeout(Duration::from_secs(2), write).await;
+    assert!(given_up.is_err(), "it was answered: {given_up:?}");
+    desk.row("web", |row| row.status == after).await;
+    // The row is older than the write, as it is as long as the watch is behind.
+    let written = async {
+        while let Err(error) = reports.write_status(&row, &before).await {
+            assert!(matches!(error, ReportError::Unavailable { .. }), "{error}");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), written)
+        .await
+        .unwrap();
+    let object = desk.object("web").await;
+    let published = &object["status"]["loadBalancer"]["ingress"][0]["ip"];
+    assert_eq!(published, "192.0.2.1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

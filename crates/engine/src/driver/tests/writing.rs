@@ -280,3 +280,56 @@ async fn without_writes_only_one_service_is_tried_often() {
     );
     lab.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_an_outage_is_found_although_the_service_that_looks_for_it_went() {
+    let lab = Lab::start(9, Vec::new()).await;
+    *lab.source.takes.lock().unwrap() = 0;
+    for name in ["a", "b", "c"] {
+        lab.apply(web(name)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    lab.source.rows.lock().unwrap().remove(&key("a"));
+    let gone = Fact::ServiceGone(key("a"));
+    lab.source.facts.send(gone).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    *lab.source.takes.lock().unwrap() = usize::MAX;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let rows = lab.source.rows.lock().unwrap().clone();
+    assert!(programmed(&rows, "b") && programmed(&rows, "c"));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_long_time_without_writes_what_is_deleted_goes_soon() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    *lab.source.takes.lock().unwrap() = 1;
+    lab.delete(&key("a")).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    *lab.source.takes.lock().unwrap() = usize::MAX;
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!(lab.source.rows.lock().unwrap().is_empty());
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_may_be_there_unseen_is_written_over_although_it_says_nothing_new() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.until_ready().await;
+    let before = lab.writes().len();
+    // The failure can't be written, for all that is known, and then it is over.
+    *lab.source.takes.lock().unwrap() = 0;
+    *lab.shelf.refused.lock().unwrap() = Some(0);
+    let uid = lab.source.rows.lock().unwrap()[&key("a")].uid.clone();
+    lab.wakes.send(uid).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    *lab.shelf.refused.lock().unwrap() = None;
+    *lab.source.takes.lock().unwrap() = usize::MAX;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(lab.writes()[before..], ["status default/a"]);
+    lab.stop().await;
+}

@@ -81,7 +81,10 @@ impl<P: Provider> Machine<'_, P> {
         // And the finalizer may have been taken off by hand.
         let holds = intent.is_some() || !status.ingress.is_empty();
         let finalize = holds && !self.end.finalized;
-        let needed = says_more(&status, &self.end.status, observed.deferred_marks) || finalize;
+        // What was written in vain may be there all the same, and no watch has shown it yet.
+        let unsure = self.job.unsure && self.end.wrote.is_empty();
+        let needed =
+            says_more(&status, &self.end.status, observed.deferred_marks) || finalize || unsure;
         if needed {
             self.job.persisted.name_instance(&mut status);
             self.prepare_write(status, finalize);
@@ -117,7 +120,6 @@ impl<P: Provider> Machine<'_, P> {
         if matches!(written, Err(ReportError::Conflict { .. })) {
             self.end.writing = self.before;
         }
-        self.end.unavailable = matches!(written, Err(ReportError::Unavailable { .. }));
         if written.is_err() {
             self.end.unrecorded = addresses(&self.write.0);
         }

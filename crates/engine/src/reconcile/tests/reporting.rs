@@ -199,6 +199,7 @@ async fn a_failure_that_the_provider_was_busy_with_in_between_is_not_reported_ag
         progress: Progress::default(),
         releases_finalizer: true,
         persisted: Persisted::default(),
+        unsure: false,
     };
     let failed = lab.run_job(job(&lab, spec(&[80, 443]), None)).await;
     assert!(lab.reported().contains(&"SyncLoadBalancerFailed"));
