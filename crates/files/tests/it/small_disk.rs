@@ -110,8 +110,8 @@ fn a_journal_does_not_fill_a_disk_that_has_room_for_what_counts() {
         let mut running = Running::start(options(&root)).await;
         running.claim("web", 2).await;
         let uid = running.row("web").uid.clone();
-        for number in 0..2_000 {
-            let status = status(3 + number % 9);
+        for number in (0..8_u8).cycle().take(2_000) {
+            let status = status(3 + number);
             let store = &running.store;
             store
                 .write_status(&key("web"), &uid, &status)

@@ -317,6 +317,7 @@ mod tests {
             listeners: Vec::new(),
             left_out: Vec::new(),
             pending: Vec::new(),
+            removing: false,
         };
         let text = explain(&service);
         let line = |node: &str| text.lines().find(|it| it.contains(node)).unwrap();

@@ -275,6 +275,7 @@ mod tests {
                 announcements: Vec::new(),
                 left_out: Vec::new(),
                 pending: pending.iter().map(step).collect(),
+                removing: false,
             }],
             ..InstanceView::default()
         }
