@@ -12,6 +12,10 @@
 //!                       retry  │  v                  │ Start::TakeOver
 //!                             Conflicted ────────────┘
 //! ```
+//!
+//! A take-over begins at once on the interfaces that are there when it is wanted. One that comes
+//! later, also one that was there before, is asked first (RFC 5227, section 2.1), while the address
+//! is announced on the others.
 
 mod entry;
 mod wire;
@@ -20,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-use self::entry::{Action, Entry, Reaction};
+use self::entry::{Action, Entry, Reaction, spread};
 use crate::interfaces::Interface;
 use crate::mac::MacAddress;
 use crate::packet::ndp::solicited_node;
@@ -79,7 +83,8 @@ pub enum Scope {
 pub enum Start {
     /// With duplicate address detection: no node used the address before.
     Probe,
-    /// At once: another node used it, or it is to be announced although another host has it.
+    /// At once on the interfaces that are there: another node used it, or it is to be announced
+    /// although another host has it.
     TakeOver,
     /// Not yet: with duplicate address detection alone, so that it can begin at once later, with
     /// [`Start::Probe`].
@@ -89,7 +94,7 @@ pub enum Start {
 /// What an address is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no interface for it. It is announced as soon as there is one.
+    /// There is no interface for it. Hosts are asked for it as soon as there is one.
     Waiting,
     /// Duplicate address detection is running, or found no host and the address is to wait.
     Probing,
@@ -104,7 +109,8 @@ pub enum State {
 pub struct Status {
     /// What it is doing.
     pub state: State,
-    /// The names of its interfaces; none: it is not reachable through this node.
+    /// The names of the interfaces on which it is announced, or will be first; none: it is not
+    /// reachable through this node.
     pub interfaces: Vec<String>,
     /// The last conflict, also if it is over.
     pub conflict: Option<Conflict>,
@@ -153,6 +159,8 @@ pub enum Event {
 pub struct Machine {
     settings: Settings,
     interfaces: BTreeMap<u32, Interface>,
+    /// The interfaces were known once: one that comes from now on was not there before.
+    has_interfaces: bool,
     own: BTreeSet<MacAddress>,
     peers: BTreeSet<MacAddress>,
     /// Those that were peers, and when they are forgotten.
@@ -210,6 +218,7 @@ impl Machine {
         Self {
             settings,
             interfaces: BTreeMap::new(),
+            has_interfaces: false,
             own: BTreeSet::new(),
             peers: BTreeSet::new(),
             former: BTreeMap::new(),
@@ -219,7 +228,7 @@ impl Machine {
     }
 
     /// Takes the eligible interfaces, and all MAC addresses of this node. What is announced on an
-    /// interface that is new, or whose addresses changed, is announced again.
+    /// interface whose addresses changed is announced again, and asked for on one that is new.
     pub fn set_interfaces(
         &mut self,
         now: Instant,
@@ -233,13 +242,14 @@ impl Machine {
             .map(|(index, _)| *index)
             .collect();
         self.own = own;
+        let is_first = !std::mem::replace(&mut self.has_interfaces, true);
         if fresh.is_empty() && self.interfaces.len() == interfaces.len() {
             return;
         }
         self.interfaces = interfaces;
         let addresses: Vec<IpAddr> = self.entries.keys().copied().collect();
         for address in addresses {
-            self.review(now, address, &fresh);
+            self.review(now, address, &fresh, is_first);
         }
     }
 
@@ -260,7 +270,7 @@ impl Machine {
         let met = entries.filter(|(_, entry)| entry.is_refused_by(&self.peers));
         let met: Vec<IpAddr> = met.map(|(address, _)| *address).collect();
         for address in met {
-            self.change(address, |entry, _, _| entry.next = Some(now));
+            self.change(address, |entry, _, _| entry.ask_again(now));
         }
     }
 
@@ -274,8 +284,8 @@ impl Machine {
         let due = &mut self.due;
         self.entries.retain(|address, entry| {
             let stays = announcements.contains_key(address);
-            if let (false, Some(next)) = (stays, entry.next) {
-                due.remove(&(next, *address));
+            if let (false, Some(at)) = (stays, entry.due()) {
+                due.remove(&(at, *address));
             }
             stays
         });
@@ -288,8 +298,9 @@ impl Machine {
                 continue;
             }
             let has_cause = entry.wanted.revision != wanted.revision;
+            let is_other = is_new || entry.wanted.start != wanted.start;
             entry.wanted = wanted.clone();
-            self.review(now, *address, &BTreeSet::new());
+            self.review(now, *address, &BTreeSet::new(), is_other);
             if has_cause {
                 self.change(*address, |entry, settings, _| entry.trigger(now, settings));
             }
@@ -336,12 +347,12 @@ impl Machine {
                 entry.expire(now, settings, spread)
             });
             match action {
-                Some(Action::Probe) => self.send(address, wire::probe, &mut outputs),
-                Some(Action::Announce { is_first }) => {
+                Some(Action::Probe(on)) => self.send(address, &on, wire::probe, &mut outputs),
+                Some(Action::Announce { is_first, on }) => {
                     if is_first {
                         outputs.push(Output::Report(address, Event::Announced));
                     }
-                    self.send(address, wire::announcement, &mut outputs);
+                    self.send(address, &on, wire::announcement, &mut outputs);
                 }
                 Some(Action::Nothing) => {}
                 None => {
@@ -367,8 +378,8 @@ impl Machine {
     /// The status of every address.
     pub fn status(&self) -> BTreeMap<IpAddr, Status> {
         let names = |entry: &Entry| {
-            let interfaces = entry.usable.iter();
-            let interfaces = interfaces.filter_map(|index| self.interfaces.get(index));
+            let interfaces = entry.interfaces();
+            let interfaces = interfaces.filter_map(|index| self.interfaces.get(&index));
             interfaces.map(|it| it.name.clone()).collect()
         };
         let status = |(address, entry): (&IpAddr, &Entry)| {
@@ -414,8 +425,9 @@ impl Machine {
         }
     }
 
-    /// Finds the interfaces of an address again, some of which are as good as new.
-    fn review(&mut self, now: Instant, address: IpAddr, fresh: &BTreeSet<u32>) {
+    /// Finds the interfaces of an address again, some of which are as good as new. `is_other`: how
+    /// it is to begin is news.
+    fn review(&mut self, now: Instant, address: IpAddr, fresh: &BTreeSet<u32>, is_other: bool) {
         self.change(address, |entry, settings, interfaces| {
             let fits = |interface: &Interface| {
                 let has_protocol = match address {
@@ -429,7 +441,8 @@ impl Machine {
                 .filter(|(_, interface)| fits(interface))
                 .map(|(index, _)| *index)
                 .collect();
-            entry.review(now, usable, fresh, settings);
+            let takes_over = is_other && entry.wanted.start == Start::TakeOver;
+            entry.review(now, usable, fresh, takes_over, settings);
         });
     }
 
@@ -440,45 +453,35 @@ impl Machine {
         change: impl FnOnce(&mut Entry, &Settings, &BTreeMap<u32, Interface>) -> R,
     ) -> Option<R> {
         let entry = self.entries.get_mut(&address)?;
-        let before = entry.next;
+        let before = entry.due();
         let result = change(entry, &self.settings, &self.interfaces);
-        if before != entry.next {
+        let after = entry.due();
+        if before != after {
             if let Some(before) = before {
                 self.due.remove(&(before, address));
             }
-            if let Some(next) = entry.next {
-                self.due.insert((next, address));
+            if let Some(after) = after {
+                self.due.insert((after, address));
             }
         }
         Some(result)
     }
 
-    /// Sends frames about an address from all of its interfaces.
+    /// Sends frames about an address from some interfaces.
     fn send<F: Iterator<Item = Vec<u8>>>(
         &self,
         address: IpAddr,
+        on: &BTreeSet<u32>,
         frames: impl Fn(IpAddr, &Interface) -> F,
         outputs: &mut Vec<Output>,
     ) {
-        let usable = self.entries.get(&address).map(|entry| &entry.usable);
-        for &interface in usable.into_iter().flatten() {
+        for &interface in on {
             if let Some(through) = self.interfaces.get(&interface) {
                 let frames = frames(address, through);
                 outputs.extend(frames.map(|frame| Output::Send { interface, frame }));
             }
         }
     }
-}
-
-/// A number from 0 to 255 that differs between addresses, so that what began together is not
-/// refreshed together.
-fn spread(address: IpAddr) -> u8 {
-    let bits = match address {
-        IpAddr::V4(v4) => u128::from(v4.to_bits()),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
-    let folded = (bits ^ bits >> 64) as u64;
-    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
 #[cfg(test)]

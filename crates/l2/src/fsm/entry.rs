@@ -1,6 +1,7 @@
 //! One address that is announced, and when it does something next.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Instant;
 
 use super::{Announcement, Conflict, Event, Settings, Start, State};
@@ -13,11 +14,15 @@ pub struct Entry {
     pub wanted: Announcement,
     /// The interfaces on which it can be.
     pub usable: BTreeSet<u32>,
-    /// When it does something next.
-    pub next: Option<Instant>,
     /// The last conflict.
     pub conflict: Option<Conflict>,
     phase: Phase,
+    /// When the phase does something next.
+    next: Option<Instant>,
+    /// Those of the interfaces that came while it was announced on others. It is not announced
+    /// there yet: a host there may have it.
+    late: BTreeMap<u32, Late>,
+    was_announced: bool,
     defended: Option<Instant>,
     reported: Option<Instant>,
     /// The host whose refusal was reported.
@@ -35,23 +40,35 @@ enum Phase {
     },
     /// No host has it, and it is not to be announced yet.
     Clear,
+    /// There is an interface that is not late.
     Announcing {
         burst_until: Instant,
-        was_announced: bool,
         is_refreshing: bool,
     },
     Conflicted,
 }
 
+/// An interface on which hosts are asked while the address is announced on others.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    /// When the next probe is due, or the last one was not answered.
+    at: Instant,
+    left: u8,
+    /// How often a host there had it in a row.
+    refusals: u32,
+}
+
 /// What an entry does when its time has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Asks whether another host has the address.
-    Probe,
+    /// Asks on these interfaces whether another host has the address.
+    Probe(BTreeSet<u32>),
     /// Makes the address known.
     Announce {
         /// For the first time.
         is_first: bool,
+        /// On these interfaces.
+        on: BTreeSet<u32>,
     },
     /// Waits for something else.
     Nothing,
@@ -66,6 +83,17 @@ pub struct Reaction {
     pub defends: bool,
 }
 
+/// Returns a number from 0 to 255 that differs between addresses, so that what began together is
+/// not refreshed together.
+pub fn spread(address: IpAddr) -> u8 {
+    let bits = match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let folded = (bits ^ bits >> 64) as u64;
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
 // === impl Entry ===
 
 impl Entry {
@@ -74,9 +102,11 @@ impl Entry {
         Self {
             wanted,
             usable: BTreeSet::new(),
-            next: None,
             conflict: None,
             phase: Phase::Waiting,
+            next: None,
+            late: BTreeMap::new(),
+            was_announced: false,
             defended: None,
             reported: None,
             refused_by: None,
@@ -87,7 +117,6 @@ impl Entry {
     /// What it is doing.
     pub fn state(&self) -> State {
         match self.phase {
-            Phase::Announcing { .. } if self.usable.is_empty() => State::Waiting,
             Phase::Waiting => State::Waiting,
             Phase::Probing { .. } | Phase::Clear => State::Probing,
             Phase::Announcing { .. } => State::Announcing,
@@ -95,9 +124,23 @@ impl Entry {
         }
     }
 
+    /// When it does something next.
+    pub fn due(&self) -> Option<Instant> {
+        let late = self.late.values().map(|it| it.at);
+        late.chain(self.next).min()
+    }
+
+    /// The interfaces on which it is, or will be first.
+    pub fn interfaces(&self) -> impl Iterator<Item = u32> {
+        let usable = self.usable.iter().copied();
+        usable.filter(|it| !self.late.contains_key(it))
+    }
+
     /// Returns whether questions that come through an interface are answered.
     pub fn answers_on(&self, interface: u32) -> bool {
-        matches!(self.phase, Phase::Announcing { .. }) && self.usable.contains(&interface)
+        matches!(self.phase, Phase::Announcing { .. })
+            && self.usable.contains(&interface)
+            && !self.late.contains_key(&interface)
     }
 
     /// Returns whether one of these stations has it, so that it is not announced.
@@ -106,42 +149,45 @@ impl Entry {
         matches!(self.phase, Phase::Conflicted) && host.is_some_and(|it| stations.contains(&it))
     }
 
+    /// Asks again at once, if another host had it.
+    pub fn ask_again(&mut self, now: Instant) {
+        self.next = Some(now);
+    }
+
     /// Takes the interfaces on which it can be announced, of which some are as good as new.
+    /// `takes_over`: from now on another node's announcement is taken over. That is known of the
+    /// interfaces that are there, and of none that comes later: meanwhile a host may have taken the
+    /// address there.
     pub fn review(
         &mut self,
         now: Instant,
         usable: BTreeSet<u32>,
         fresh: &BTreeSet<u32>,
+        takes_over: bool,
         settings: &Settings,
     ) {
-        let is_on_new = usable
-            .iter()
-            .any(|index| fresh.contains(index) || !self.usable.contains(index));
+        let come: Vec<u32> = usable.difference(&self.usable).copied().collect();
+        let is_on_new = !come.is_empty() || usable.iter().any(|it| fresh.contains(it));
         self.usable = usable;
+        self.late.retain(|index, _| self.usable.contains(index));
         match (self.phase, self.wanted.start) {
-            (Phase::Announcing { was_announced, .. }, _) => {
-                if self.usable.is_empty() {
-                    self.next = None;
-                } else if is_on_new {
-                    self.announce(now, was_announced, settings);
-                }
-            }
-            (_, Start::TakeOver) => {
-                self.announce(now, false, settings);
-                if self.usable.is_empty() {
-                    self.next = None;
-                }
-            }
-            (Phase::Conflicted, _) => {}
-            (Phase::Waiting | Phase::Probing { .. } | Phase::Clear, start) => {
-                if self.usable.is_empty() {
-                    (self.phase, self.next) = (Phase::Waiting, None);
-                } else if is_on_new {
+            (Phase::Announcing { .. }, _) => {
+                let new = Late::new(now, settings);
+                self.late.extend(come.into_iter().map(|index| (index, new)));
+                if self.late.len() == self.usable.len() {
+                    // A dispute of before is no refusal.
+                    self.conflict = None;
+                    self.late.clear();
                     self.probe(now, settings);
-                } else if matches!((self.phase, start), (Phase::Clear, Start::Probe)) {
-                    self.announce(now, false, settings);
+                } else if self.interfaces().any(|index| fresh.contains(&index)) {
+                    self.announce(now, settings);
                 }
             }
+            (Phase::Conflicted, _) if !takes_over => {}
+            _ if takes_over && !self.usable.is_empty() => self.announce(now, settings),
+            _ if is_on_new || self.usable.is_empty() => self.probe(now, settings),
+            (Phase::Clear, Start::Probe) => self.announce(now, settings),
+            _ => {}
         }
     }
 
@@ -157,25 +203,23 @@ impl Entry {
             return;
         };
         *burst_until = now + settings.burst;
-        if !std::mem::take(is_refreshing) || self.usable.is_empty() {
-            return;
+        if std::mem::take(is_refreshing) {
+            self.next = Some(now);
         }
-        self.next = Some(now);
     }
 
     /// Does what is due.
     pub fn expire(&mut self, now: Instant, settings: &Settings, spread: u8) -> Action {
+        if self.next.is_none_or(|at| at > now) {
+            return self.ask_late(now, settings);
+        }
         match &mut self.phase {
             Phase::Waiting | Phase::Clear => {
                 self.next = None;
                 Action::Nothing
             }
             Phase::Conflicted => {
-                if self.usable.is_empty() {
-                    (self.phase, self.next) = (Phase::Waiting, None);
-                } else {
-                    self.probe(now, settings);
-                }
+                self.probe(now, settings);
                 Action::Nothing
             }
             Phase::Probing { left: 0 } if self.wanted.start == Start::Ask => {
@@ -183,20 +227,19 @@ impl Entry {
                 Action::Nothing
             }
             Phase::Probing { left: 0 } => {
-                self.announce(now, false, settings);
+                self.announce(now, settings);
                 Action::Nothing
             }
             Phase::Probing { left } => {
                 *left -= 1;
                 self.next = Some(now + settings.probe_interval);
-                Action::Probe
+                Action::Probe(self.usable.clone())
             }
             Phase::Announcing {
                 burst_until,
-                was_announced,
                 is_refreshing,
             } => {
-                let is_first = !std::mem::replace(was_announced, true);
+                let is_first = !std::mem::replace(&mut self.was_announced, true);
                 let next = now + settings.round_interval;
                 if next <= *burst_until {
                     self.next = Some(next);
@@ -209,9 +252,26 @@ impl Entry {
                         now + if is_later { whole } else { first }
                     });
                 }
-                Action::Announce { is_first }
+                let on = self.interfaces().collect();
+                Action::Announce { is_first, on }
             }
         }
+    }
+
+    /// Asks on a late interface, or announces there, too, what no host had.
+    fn ask_late(&mut self, now: Instant, settings: &Settings) -> Action {
+        let mut late = self.late.iter_mut();
+        let Some((&index, it)) = late.find(|(_, it)| it.at <= now) else {
+            return Action::Nothing;
+        };
+        if it.left == 0 {
+            self.late.remove(&index);
+            self.announce(now, settings);
+            return Action::Nothing;
+        }
+        it.left -= 1;
+        it.at = now + settings.probe_interval;
+        Action::Probe(BTreeSet::from([index]))
     }
 
     /// Another host claims the address, or only probes for it. `was_peer`: it is a node, or was one
@@ -227,6 +287,11 @@ impl Entry {
             return Reaction::default();
         }
         let now = conflict.last;
+        let late = self.late.get_mut(&conflict.interface);
+        let is_late = late.is_some();
+        if let Some(late) = late.filter(|_| !was_peer) {
+            late.refuse(now, settings);
+        }
         match self.phase {
             Phase::Waiting => Reaction::default(),
             // A peer that still has the address is about to give it up, and one that is cut off
@@ -235,6 +300,7 @@ impl Entry {
             Phase::Probing { .. } | Phase::Clear => {
                 self.conflict = Some(conflict);
                 self.phase = Phase::Conflicted;
+                self.was_announced = false;
                 self.next = Some(now + settings.retry_after(self.refusals));
                 self.refusals = self.refusals.saturating_add(1);
                 let mut event = None;
@@ -249,7 +315,9 @@ impl Entry {
                 }
             }
             // The answer to a probe defends the address.
-            Phase::Conflicted | Phase::Announcing { .. } if is_probe => Reaction::default(),
+            Phase::Conflicted | Phase::Announcing { .. } if is_probe && !is_late => {
+                Reaction::default()
+            }
             Phase::Conflicted => {
                 self.conflict = Some(conflict);
                 Reaction::default()
@@ -262,7 +330,7 @@ impl Entry {
                 let last = self
                     .defended
                     .is_some_and(|at| now < at + settings.defence_interval);
-                let defends = !conflict.is_peer && !last;
+                let defends = !conflict.is_peer && !last && !is_late;
                 if defends {
                     self.defended = Some(now);
                 }
@@ -288,20 +356,46 @@ impl Entry {
         Some(event)
     }
 
+    /// Asks on all interfaces, as soon as there is one.
     fn probe(&mut self, now: Instant, settings: &Settings) {
-        let left = settings.probes;
-        self.phase = Phase::Probing { left };
-        self.next = Some(now);
+        if self.usable.is_empty() {
+            (self.phase, self.next) = (Phase::Waiting, None);
+        } else {
+            let left = settings.probes;
+            self.phase = Phase::Probing { left };
+            self.next = Some(now);
+        }
     }
 
-    fn announce(&mut self, now: Instant, was_announced: bool, settings: &Settings) {
+    fn announce(&mut self, now: Instant, settings: &Settings) {
         self.refused_by = None;
         self.refusals = 0;
         self.phase = Phase::Announcing {
             burst_until: now + settings.burst,
-            was_announced,
             is_refreshing: false,
         };
         self.next = Some(now);
+    }
+}
+
+// === impl Late ===
+
+impl Late {
+    const fn new(now: Instant, settings: &Settings) -> Self {
+        Self {
+            at: now,
+            left: settings.probes,
+            refusals: 0,
+        }
+    }
+
+    /// A host there has the address: it is asked again later.
+    fn refuse(&mut self, now: Instant, settings: &Settings) {
+        // Not once per message of the host.
+        if self.left < settings.probes {
+            self.at = now + settings.retry_after(self.refusals);
+            self.left = settings.probes;
+            self.refusals = self.refusals.saturating_add(1);
+        }
     }
 }

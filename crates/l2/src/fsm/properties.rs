@@ -108,11 +108,16 @@ struct Model {
     now: Instant,
     announced: BTreeMap<IpAddr, Announcement>,
     interfaces: BTreeMap<u32, Interface>,
+    /// When each interface came.
+    came: BTreeMap<u32, Instant>,
+    /// When each address was taken over.
+    taken: BTreeMap<IpAddr, Instant>,
 }
 
 impl Model {
     /// Whatever is sent is about an announced address, on an interface of it, from that interface,
-    /// and never while another host refuses the address.
+    /// and never while another host refuses the address. On an interface that came after the
+    /// address was taken over, hosts had the time to answer.
     fn check(&self, outputs: &[Output]) {
         for output in outputs {
             let (interface, frame) = match output {
@@ -130,6 +135,10 @@ impl Model {
                 assert!(announcement.interfaces.contains(&through.name));
                 let status = &self.machine.status()[&address];
                 assert_eq!(status.state, State::Announcing);
+                assert!(status.interfaces.contains(&through.name));
+                let came = self.came[interface];
+                let is_taken = self.taken.get(&address).is_some_and(|at| *at >= came);
+                assert!(is_taken || came + Duration::from_millis(300) <= self.now);
             }
         }
     }
@@ -151,9 +160,17 @@ impl Model {
                     revision: 0,
                 };
                 let wanted = wanted.into_iter();
+                let before = std::mem::take(&mut self.announced);
                 self.announced = wanted
                     .map(|(number, probes, first)| (address(number), announcement(probes, first)))
                     .collect();
+                self.taken.retain(|it, _| self.announced.contains_key(it));
+                for (address, it) in &self.announced {
+                    let was = before.get(address).map(|it| it.start);
+                    if it.start == Start::TakeOver && was != Some(Start::TakeOver) {
+                        self.taken.insert(*address, self.now);
+                    }
+                }
                 self.machine.set_announcements(self.now, &self.announced);
             }
             Step::Interfaces(interfaces) => {
@@ -167,6 +184,10 @@ impl Model {
                     (u32::from(index), interface)
                 };
                 self.interfaces = interfaces.into_iter().map(interface).collect();
+                self.came.retain(|it, _| self.interfaces.contains_key(it));
+                for index in self.interfaces.keys() {
+                    self.came.entry(*index).or_insert(self.now);
+                }
                 let own = (0..4).map(mac).collect();
                 let interfaces = self.interfaces.clone();
                 self.machine.set_interfaces(self.now, interfaces, own);
@@ -207,17 +228,20 @@ proptest! {
     ) {
         let mut machine = Machine::new(Settings::default());
         machine.set_peers(Instant::now(), [mac(4), mac(5)].into());
+        machine.set_interfaces(Instant::now(), BTreeMap::new(), (0..4).map(mac).collect());
         let mut model = Model {
             machine,
             now: Instant::now(),
             announced: BTreeMap::new(),
             interfaces: BTreeMap::new(),
+            came: BTreeMap::new(),
+            taken: BTreeMap::new(),
         };
         for step in steps {
             model.take(step);
             // Deadlines are exactly those of the addresses that are there.
             let deadlines = model.machine.entries.iter();
-            let deadlines = deadlines.filter_map(|(address, it)| Some((it.next?, *address)));
+            let deadlines = deadlines.filter_map(|(address, it)| Some((it.due()?, *address)));
             prop_assert_eq!(deadlines.collect::<BTreeSet<_>>(), model.machine.due.clone());
             let known: Vec<_> = model.machine.entries.keys().collect();
             prop_assert_eq!(known, model.announced.keys().collect::<Vec<_>>());
