@@ -181,6 +181,8 @@ struct Member {
     session: Option<SessionId>,
     /// When it became suspect, dead or left.
     since: Instant,
+    /// Its record when it was held for dead, and how many packets are yet to notify it.
+    buried: Option<(Record, u8)>,
 }
 
 // === impl Settings ===
@@ -277,7 +279,8 @@ impl Machine {
             self.own.incarnation += 1;
             self.watches.clear();
         }
-        self.send_to_all(Kind::News, false);
+        // Those that it holds for dead may hold it for dead, and hosts may send to it.
+        self.send_to_all(Kind::News, true);
         self.take_out()
     }
 

@@ -13,6 +13,9 @@ use crate::ring::Place;
 /// Members that wait for everything that is known.
 const CONTACTS: usize = 64;
 
+/// Packets that notify a member that it was held for dead: some may be lost.
+const NOTICES: u8 = 4;
+
 /// What a record is for what is held of the node.
 enum Verdict {
     /// Nothing new.
@@ -90,11 +93,18 @@ impl Machine {
                 let changes = record.metadata != held.record.metadata
                     || record.address != held.record.address
                     || record.incarnation != held.record.incarnation;
-                held.record = Record { status, ..record };
+                let before = std::mem::replace(&mut held.record, Record { status, ..record });
                 held.since = now;
                 let is = held.is_present();
+                if is && was_dead {
+                    // It may have refuted the suspicion alone, and not know that it was too late.
+                    held.buried = Some((before, NOTICES));
+                    self.send(Kind::Ping, &name, 0);
+                }
+                if was_dead && (is || status == Status::Left) {
+                    self.note_reunion();
+                }
                 self.add_news(&name);
-                self.reunions += u64::from(is && was_dead);
                 if is != was {
                     self.set_ring(now);
                 } else if is && changes {
@@ -124,6 +134,7 @@ impl Machine {
             record: Record { status, ..record },
             session: None,
             since: now,
+            buried: None,
         };
         self.members.insert(Arc::clone(&name), member);
         self.add_news(&name);

@@ -32,6 +32,7 @@ impl Machine {
         let mut packet = self.packet(kind, session, number);
         // What is held against it, so that it can refute that.
         packet.records.extend(held);
+        packet.records.extend(self.take_buried(name));
         let mut length = packet.length();
         let mut names: Vec<(u32, Arc<str>)> = Vec::new();
         let news = self.news.iter().filter(|(about, _)| *about != name);
@@ -53,6 +54,17 @@ impl Machine {
             };
         }
         self.put(to, &packet);
+    }
+
+    /// Takes the record by which a member learns that it was held for dead, if a packet is yet to
+    /// notify it.
+    fn take_buried(&mut self, name: &Arc<str>) -> Option<Record> {
+        let member = self.members.get_mut(name)?;
+        let (record, left) = member.buried.take()?;
+        if left > 1 {
+            member.buried = Some((record.clone(), left - 1));
+        }
+        Some(record)
     }
 
     fn target(&self, name: &Arc<str>) -> Option<(SocketAddr, SessionId, Option<Record>)> {

@@ -104,6 +104,72 @@ fn a_refutation_in_time_ends_a_suspicion() {
 }
 
 #[test]
+fn a_node_whose_refutation_came_too_late_learns_that_it_was_held_for_dead() {
+    let mut now = Instant::now();
+    let mut machines = [machine(1, now), machine(2, now)];
+    let carry = |now, machines: &mut [Machine; 2], sent: Vec<Datagram>, from: usize| {
+        let (mut sent, mut from) = (sent, from);
+        while !sent.is_empty() {
+            let to = 3 - from;
+            let receives = &mut machines[to - 1];
+            let answers = sent.iter().filter(|it| it.to == own_address(to));
+            let answers = answers.map(|it| receives.receive(now, own_address(from), &it.bytes));
+            (sent, from) = (answers.flatten().collect(), to);
+        }
+    };
+    while machines.iter().any(|it| it.peers().is_empty()) {
+        now += Duration::from_millis(10);
+        for node in 1..3 {
+            let sent = machines[node - 1].expire(now);
+            carry(now, &mut machines, sent, node);
+        }
+    }
+    let before = machines[1].reunions();
+
+    machines[0].merge(now, record(Status::Suspect, 1));
+    let suspicion = machines[0].take_out();
+    let received = suspicion.iter().filter(|it| it.to == own_address(2));
+    let refutations = received.map(|it| machines[1].receive(now, own_address(1), &it.bytes));
+    let refutations: Vec<Datagram> = refutations.flatten().collect();
+    assert_eq!(machines[1].reunions(), before, "it may be in time");
+    now += machines[0].settings.confirm;
+    machines[0].conclude(now);
+    assert!(machines[0].peers().is_empty());
+    carry(now, &mut machines, refutations, 2);
+    assert_eq!(machines[0].peers().len(), 1);
+    assert_eq!(machines[1].reunions(), before + 1);
+}
+
+#[test]
+fn a_node_that_leaves_is_met_by_those_that_held_it_for_dead() {
+    let now = Instant::now();
+    for (held, met) in [(Status::Dead, 1), (Status::Alive, 0)] {
+        let mut machine = machine(1, now);
+        machine.merge(now, record(Status::Alive, 5));
+        if held == Status::Dead {
+            machine.merge(now, record(Status::Suspect, 5));
+            machine.conclude(now + machine.settings.confirm);
+        }
+        let before = (machine.reunions(), machine.revision());
+        machine.merge(now, record(Status::Left, 6));
+        assert_eq!(machine.reunions(), before.0 + met, "{held:?}");
+        assert!(machine.revision() > before.1);
+    }
+}
+
+#[test]
+fn a_node_that_leaves_notifies_those_that_it_holds_for_dead() {
+    let now = Instant::now();
+    let mut machine = machine(1, now);
+    machine.merge(now, record(Status::Alive, 5));
+    machine.merge(now, record(Status::Suspect, 5));
+    machine.conclude(now + machine.settings.confirm);
+    machine.out.clear();
+    let notified: Vec<SocketAddr> = machine.leave().iter().map(|it| it.to).collect();
+    assert_eq!(notified, [own_address(2)]);
+}
+
+#[test]
 fn a_node_says_more_of_itself_than_others_hold_of_it() {
     let now = Instant::now();
     let mut machine = machine(2, now);
