@@ -133,6 +133,7 @@ impl Board {
 
     /// Decides for what this node is elected for at its start whether another node announces it:
     /// the one that is elected without this one, unless it reports a host that has the address.
+    /// What no node is elected for is announced by none.
     pub fn begin(&mut self) {
         if self.is_announced_at_start {
             return;
@@ -140,17 +141,23 @@ impl Board {
         let others = self.nodes.iter().filter(|it| *it.name != *self.own);
         let others: Vec<Node> = others.cloned().collect();
         let mut addresses = std::mem::take(&mut self.addresses);
-        let is_own = |elected: &Elected| elected.owner.as_deref() == Some(&*self.own);
-        for (address, elected) in addresses.iter_mut().filter(|(_, it)| is_own(it)) {
-            let services = self.services_of(*address, elected);
-            let election = election::elect(*address, &services, &others, self.rules);
-            let announces = election.owner();
-            if announces.is_none() || self.is_refused(*address, announces) {
-                elected.unsettled = elected.unsettled.max(NEW);
-                elected.start = Start::Probe;
-            } else {
+        for (address, elected) in &mut addresses {
+            let announces = match elected.owner.as_deref() {
+                Some(owner) if *owner != *self.own => continue,
+                Some(_) => {
+                    let services = self.services_of(*address, elected);
+                    let election = election::elect(*address, &services, &others, self.rules);
+                    let owner = election.owner();
+                    owner.is_some() && !self.is_refused(*address, owner)
+                }
+                None => false,
+            };
+            if announces {
                 elected.unsettled = 0;
                 elected.start = Start::TakeOver;
+            } else {
+                elected.unsettled = elected.unsettled.max(NEW);
+                elected.start = Start::Probe;
             }
         }
         self.addresses = addresses;

@@ -253,6 +253,21 @@ fn at_its_start_a_node_takes_over_what_another_announces_and_probes_what_none_do
     board.set_current();
     assert_eq!(start(&board), Start::Probe, "it is alone");
 
+    // It can't announce itself yet, such as without a link where nodes must be able to serve.
+    let mut board = starting();
+    board.set_nodes(Vec::new());
+    board.set_current();
+    board.set_nodes(nodes(&["node-b"]));
+    assert_eq!(start(&board), Start::Probe, "none announced it");
+
+    let mut board = starting();
+    let mut without = facts(&["10.0.0.1"]);
+    without.has_endpoints = false;
+    board.set_service(&key("web"), Some(without));
+    board.set_current();
+    board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));
+    assert_eq!(start(&board), Start::Probe, "it had no endpoint");
+
     // The report may come before or after it asks.
     for asks_first in [false, true] {
         let mut board = starting();
