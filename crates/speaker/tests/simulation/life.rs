@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use landfall_l2::driver::Wanted;
 use landfall_l2::election::Rules;
-use landfall_l2::fsm::{self, Output};
+use landfall_l2::fsm::{self, Output, State};
 use landfall_l2::interfaces::Interface;
 use landfall_l2::mac::MacAddress;
 use landfall_membership::driver::View;
@@ -52,6 +52,9 @@ pub struct Life {
     announcer: fsm::Machine,
     wanted: Wanted,
     mac: MacAddress,
+    began: Instant,
+    /// The stations that it took for nodes.
+    met: BTreeSet<MacAddress>,
     found_at: Option<Instant>,
     ask_at: Option<Instant>,
     compare_at: Option<Instant>,
@@ -122,6 +125,8 @@ impl Life {
             announcer: fsm::Machine::new(fsm::Settings::default()),
             wanted: Wanted::default(),
             mac: mac(node),
+            began: now,
+            met: BTreeSet::new(),
             found_at: None,
             ask_at: None,
             compare_at: None,
@@ -195,6 +200,7 @@ impl Life {
 
     fn want(&mut self, now: Instant, wanted: Wanted) {
         if wanted != self.wanted {
+            self.met.extend(&wanted.peers);
             self.announcer.set_peers(now, wanted.peers.clone());
             self.announcer.set_announcements(now, &wanted.announcements);
             self.wanted = wanted;
@@ -210,6 +216,22 @@ impl Life {
             members.keys().collect::<Vec<_>>(),
             self.announcer.status().get(&address)
         )
+    }
+
+    /// Returns the station that keeps it from announcing an address, if it has not met it as a node
+    /// and may still wait for it.
+    ///
+    /// What it never exchanged a datagram with is a host to it, and it leaves the address alone
+    /// (RFC 5227, section 2.1.1). It asks again after 200 ms, and then after twice as long each
+    /// time: it waits no longer than it was refused before, and those 200 ms. Then its questions
+    /// take 300 ms.
+    pub fn unmet(&self, now: Instant, address: IpAddr) -> Option<MacAddress> {
+        let status = self.announcer.status().remove(&address)?;
+        let conflict = status.conflict.filter(|it| !self.met.contains(&it.mac))?;
+        let refused = conflict.last.saturating_duration_since(self.began);
+        let asks = Duration::from_millis(200 + 300 + 10);
+        let may_wait = now < conflict.last + refused + asks;
+        (status.state != State::Announcing && may_wait).then_some(conflict.mac)
     }
 
     /// Returns whether the membership knows something that is not decided upon yet.

@@ -3,11 +3,12 @@
 //! - A node answers for no address that a better node should have: one that was alive, knew the
 //!   cluster and could talk to it for a second. So there are never two owners longer than that, and
 //!   no owner changes without a cause.
-//! - Once a second has passed since the last fault, the best node that is alive answers.
+//! - Once a second has passed since the last fault, the best node that is alive answers, unless it
+//!   still waits for one that it never met and that has ended.
 //! - Some seconds later hosts send to it, too.
 //! - No node ever announces an address that a host has which is no node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -31,6 +32,11 @@ pub struct Seen<'s> {
     /// The station to which a host sends that once asked.
     pub neighbour: Option<MacAddress>,
     pub is_paused: &'s dyn Fn(usize) -> bool,
+    /// It leaves the address to a node that it never met and that has ended.
+    pub waits: &'s dyn Fn(usize) -> bool,
+    /// Pairs (node, other) of which the first ended while the other may not have known what hosts
+    /// learned of it.
+    pub ended_apart: &'s BTreeSet<(usize, usize)>,
 }
 
 /// How a node is.
@@ -142,14 +148,20 @@ impl Validator {
         if let Some(owner) = self.expected(&candidates, seen, network, BOUND) {
             if seen.answering == [owner] {
                 self.right += 1;
-            } else if !(seen.is_paused)(owner) {
+            } else if !(seen.is_paused)(owner) && !(seen.waits)(owner) {
                 let (address, answering) = (seen.address, seen.answering);
                 news.push(format!(
                     "{owner} should answer for {address}, and these do: {answering:?}"
                 ));
             }
             let is_learned = self.expected(&candidates, seen, network, LEARNED) == Some(owner);
-            if let Some(neighbour) = seen.neighbour.filter(|it| is_learned && *it != mac(owner)) {
+            let ended_apart = |station: MacAddress| {
+                let mut pairs = seen.ended_apart.iter();
+                pairs.any(|(node, other)| *other == owner && mac(*node) == station)
+            };
+            let wrong = seen.neighbour.filter(|it| is_learned && *it != mac(owner));
+            let wrong = wrong.filter(|it| !ended_apart(*it) && !(seen.waits)(owner));
+            if let Some(neighbour) = wrong {
                 let address = seen.address;
                 news.push(format!(
                     "{owner} owns {address}, and a host sends to {neighbour}"

@@ -79,9 +79,15 @@ pub struct World {
     pub validator: Validator,
     pub story: String,
     client: Client,
-    /// Nodes that ended while frames between nodes were cut. What the client learned of them
-    /// meanwhile is unknown to all others, and hosts find that out by probes of their own.
-    ended_apart: BTreeSet<usize>,
+    /// Pairs (node, other) of which the first ended while the other may not have been able to know
+    /// what hosts learned of it last: hosts find out by probes of their own.
+    ///
+    /// While frames between nodes are cut, none knows what a node announces. While datagrams alone
+    /// are cut, two nodes hold each other for dead and both announce. Each receives that, and
+    /// answers once per 10 s at most (RFC 5227, section 2.4), so that two such nodes do not send
+    /// hosts to and fro all the time. The other may thus have announced last, and its end is no
+    /// news: it was dead all along.
+    ended_apart: BTreeSet<(usize, usize)>,
     rules: Rules,
     start: Instant,
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -379,6 +385,10 @@ impl World {
         } else {
             let why = format!("{from} announces {}, which a host has", claim.address);
             self.note(&why);
+            if let Some(life) = &self.nodes[from].life {
+                let says = life.explain(claim.address);
+                self.note(&format!("{from}: {says}"));
+            }
             self.validator.violations.push(why);
         }
     }
@@ -464,7 +474,7 @@ impl World {
             now: self.local(node),
             rules: self.rules,
         };
-        self.ended_apart.remove(&node);
+        self.ended_apart.retain(|(ended, _)| *ended != node);
         let it = &mut self.nodes[node];
         it.lives += 1;
         it.life = Some(Life::begin(birth, it.has_port));
@@ -488,9 +498,16 @@ impl World {
 
     fn end(&mut self, node: usize) {
         self.validator.touch(node);
-        if self.network.cuts_frames && !self.network.cut.is_empty() {
-            self.ended_apart.insert(node);
-        }
+        let Network {
+            cut, cuts_frames, ..
+        } = &self.network;
+        let is_apart = |other: &usize| {
+            *cuts_frames && !cut.is_empty()
+                || cut.contains(&(node, *other))
+                || cut.contains(&(*other, node))
+        };
+        let others = (0..self.nodes.len()).filter(is_apart);
+        self.ended_apart.extend(others.map(|other| (node, other)));
         let it = &mut self.nodes[node];
         (it.life, it.pause) = (None, None);
         it.lives += 1;
@@ -637,15 +654,17 @@ impl World {
                 answering.push(node);
             }
         }
-        let is_known =
-            |station: &MacAddress| !self.ended_apart.iter().any(|it| mac(*it) == *station);
-        let neighbour = self.client.neighbours.get(&address).copied();
         let seen = Seen {
             now: self.now,
             address,
             answering: &answering,
-            neighbour: neighbour.filter(is_known),
+            neighbour: self.client.neighbours.get(&address).copied(),
             is_paused: &|node| self.nodes[node].pause.is_some(),
+            waits: &|node| {
+                let local = self.start + self.nodes[node].clock.at(self.now);
+                waits_for_unmet(&self.nodes, node, local, address)
+            },
+            ended_apart: &self.ended_apart,
         };
         let news = self.validator.validate(&seen, &self.cluster, &self.network);
         let before = self.answered.insert(address, answering.clone());
@@ -664,4 +683,15 @@ impl World {
             self.note(&violation);
         }
     }
+}
+
+/// Returns whether a node still leaves an address to another one that it never met and that has
+/// ended.
+fn waits_for_unmet(nodes: &[Node], node: usize, local: Instant, address: IpAddr) -> bool {
+    let life = nodes[node].life.as_ref();
+    let unmet = life.and_then(|it| it.unmet(local, address));
+    unmet.is_some_and(|station| {
+        let mut nodes = nodes.iter().enumerate();
+        nodes.any(|(node, it)| mac(node) == station && it.life.is_none())
+    })
 }
