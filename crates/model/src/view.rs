@@ -7,8 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 mod bgp;
+mod times;
 
 pub use bgp::{AnnouncementView, BfdView, PeerMessages, PeerView, RouteView};
+pub use times::TimesView;
 
 use crate::id::{ServiceKey, Uid};
 use crate::intent::{AddressSpec, LeftOut};
@@ -244,17 +246,6 @@ pub struct MeasuredView {
     pub times: BTreeMap<&'static str, TimesView>,
 }
 
-/// Times counted by size, in microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TimesView {
-    /// Upper bounds in rising order, each with the times that fit under it and under no lower one.
-    pub buckets: Vec<(u64, u64)>,
-    /// All times added up.
-    pub sum: u64,
-    /// How many there were, with those above every bound.
-    pub count: u64,
-}
-
 /// What the data plane of the process has for traffic, and uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -469,23 +460,6 @@ impl MeasuredView {
         for (name, times) in other.times {
             self.times.entry(name).or_default().add(&times);
         }
-    }
-}
-
-// === impl TimesView ===
-
-impl TimesView {
-    /// Adds times that were counted with the same bounds.
-    pub fn add(&mut self, other: &Self) {
-        if self.buckets.is_empty() {
-            self.clone_from(other);
-            return;
-        }
-        for (into, from) in self.buckets.iter_mut().zip(&other.buckets) {
-            into.1 += from.1;
-        }
-        self.sum += other.sum;
-        self.count += other.count;
     }
 }
 
