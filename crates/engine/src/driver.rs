@@ -370,6 +370,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 uid: row.uid.clone(),
                 accepted: None,
                 gave_up: false,
+                ending: false,
                 unrecorded: Vec::new(),
                 written: None,
                 last_failure: None,

@@ -198,5 +198,20 @@ pub enum ReportError {
         what: &'static str,
         /// Why.
         why: String,
+        /// Whether it may have been written all the same.
+        unanswered: bool,
     },
+}
+
+// === impl ReportError ===
+
+impl ReportError {
+    /// Returns whether nothing was written, for certain.
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Self::Conflict { .. } => true,
+            Self::Failed { .. } => false,
+            Self::Unavailable { unanswered, .. } => !unanswered,
+        }
+    }
 }

@@ -40,9 +40,9 @@ impl Files {
         folder.texts.insert(name.into(), written);
     }
 
-    /// Removes a file.
-    pub fn remove(&self, name: &str) {
-        self.folder().texts.remove(name);
+    /// Removes a file. Returns what it said.
+    pub fn remove(&self, name: &str) -> Option<String> {
+        self.folder().texts.remove(name).map(|(_, text)| text)
     }
 }
 

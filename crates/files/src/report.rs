@@ -66,6 +66,7 @@ fn report_error(what: &'static str, error: &StoreError) -> ReportError {
         StoreError::State(_) | StoreError::Stopping => ReportError::Unavailable {
             what,
             why: error.to_string(),
+            unanswered: false,
         },
     }
 }

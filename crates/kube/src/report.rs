@@ -330,7 +330,11 @@ fn may_be_another(error: &ApiError) -> bool {
 fn failed(what: &'static str, error: &ApiError) -> ReportError {
     let why = error.to_string();
     if is_outage(error) {
-        ReportError::Unavailable { what, why }
+        ReportError::Unavailable {
+            what,
+            why,
+            unanswered: !is_refusal(error),
+        }
     } else {
         ReportError::Failed { what, why }
     }

@@ -121,6 +121,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let tracked = self.track(&row);
         if intent.is_some() {
             tracked.accepted = accepted;
+            tracked.ending = false;
             tracked.owners = Some(Owners::only(instance));
         } else if recalls && !tracked.published.is_empty() {
             // It was recalled, and has to be given back.
@@ -221,7 +222,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
     ) -> (Option<Intent>, Vec<Reason>, Option<Accepted>) {
         let known = self.tracked.get_mut(&row.key);
         let mut known = known.filter(|tracked| tracked.uid == row.uid);
-        let accepted = known.as_ref().and_then(|it| it.accepted.clone());
+        let in_memory = known.as_ref().filter(|it| !it.ending);
+        let accepted = in_memory.and_then(|it| it.accepted.clone());
         // This process may have begun with a version that is refused already.
         let recorded = accepted.is_none();
         let record = || {

@@ -93,7 +93,7 @@ struct Source {
     rows: Mutex<BTreeMap<ServiceKey, ServiceRow>>,
     facts: mpsc::Sender<Fact>,
     writes: Mutex<Vec<String>>,
-    /// The next status is written, and the answer lost.
+    /// The next status is written, or finalizer taken off, and the answer lost.
     loses_answer: AtomicBool,
     /// Warnings.
     warnings: Mutex<Vec<String>>,
@@ -398,6 +398,7 @@ impl Source {
             return Err(ReportError::Unavailable {
                 what: "status",
                 why: "the disk is full".to_owned(),
+                unanswered: false,
             });
         }
         self.writes.lock().unwrap().push(format!("{what} {key}"));
@@ -421,6 +422,18 @@ impl Source {
             .map_err(|_| ReportError::Conflict {
                 what: "no receiver",
             })
+    }
+
+    async fn lose_answer(&self, what: &'static str) -> Result<(), ReportError> {
+        if !self.loses_answer.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        // By now the loop has received it.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Err(ReportError::Failed {
+            what,
+            why: "no answer".to_owned(),
+        })
     }
 }
 
@@ -448,7 +461,8 @@ impl Report for Source {
             row.finalized = false;
             row.status = ServiceStatus::default();
         })
-        .await
+        .await?;
+        self.lose_answer("finalizer").await
     }
 
     async fn write_status(
@@ -468,15 +482,7 @@ impl Report for Source {
             // By now the loop has received it.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        if !self.loses_answer.swap(false, Ordering::Relaxed) {
-            return Ok(());
-        }
-        // By now the loop has received it.
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        Err(ReportError::Failed {
-            what: "status",
-            why: "no answer".to_owned(),
-        })
+        self.lose_answer("status").await
     }
 
     fn at_once(&self) -> usize {

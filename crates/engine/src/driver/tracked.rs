@@ -22,6 +22,9 @@ use crate::resolve::{Accepted, removal};
 pub(super) struct Tracked {
     pub(super) uid: Uid,
     pub(super) accepted: Option<Accepted>,
+    /// Whether a removal of everything began since that was accepted: from then on the record says
+    /// what was accepted last.
+    pub(super) ending: bool,
     /// Whether it gave up an address since it was settled last.
     pub(super) gave_up: bool,
     /// Addresses that it may have claimed since then in vain: they could not be recorded.
@@ -109,6 +112,7 @@ impl Tracked {
 
     /// A reconcile that leaves nothing of what it holds.
     pub(super) fn removal(&mut self, key: &ServiceKey, row: Option<Arc<ServiceRow>>) -> Job {
+        self.ending = true;
         // How it is to be removed stands on the Service; where that is gone, as it was last seen.
         let seen = || {
             let accepted = self.accepted.as_ref()?;

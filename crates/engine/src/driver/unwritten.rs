@@ -1,6 +1,6 @@
 //! Services that wait for a time in which anything can be written: a disk that was full, an API
 //! server that did not answer. A long outage makes the pauses between attempts long; its end is
-//! seen by one Service, and the others are told.
+//! seen by one Service, and the others follow.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

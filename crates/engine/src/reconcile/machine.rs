@@ -222,7 +222,12 @@ impl<'j, P: Provider> Machine<'j, P> {
                 self.end.status = ServiceStatus::default();
                 self.finish()
             }
-            (State::Releasing { .. }, Input::Written(Err(error))) => self.fail(&error),
+            (State::Releasing { .. }, Input::Written(Err(error))) => {
+                if error.is_certain() {
+                    self.end.writing = self.before;
+                }
+                self.fail(&error)
+            }
             _ => self.finish(),
         }
     }
@@ -352,7 +357,7 @@ impl<'j, P: Provider> Machine<'j, P> {
         // with the status.
         if row.finalized || end.status != ServiceStatus::default() {
             let served = row.finalized || !end.status.ingress.is_empty();
-            end.writing = Writing::Unsure;
+            self.before = std::mem::replace(&mut end.writing, Writing::Unsure);
             self.state = State::Releasing { served };
             return Todo::Release;
         }

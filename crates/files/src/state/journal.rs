@@ -242,6 +242,11 @@ impl Journal {
                 self.suspect();
                 // Gives back the room that half a batch has taken.
                 let _ = self.medium();
+                // What counts may fit where all that was ever written does not.
+                let is_long = self.end.place >= self.size.saturating_mul(COMPACT_AT);
+                if is_long && self.rewrite(changes, None).is_ok() {
+                    return Ok(());
+                }
                 return Err(fault(JOURNAL, "can't be written")(error));
             }
         };

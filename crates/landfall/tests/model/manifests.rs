@@ -68,32 +68,44 @@ const STOP: Duration = Duration::from_secs(60);
 
 /// Plays the schedule of a seed.
 pub fn play(seed: u64) -> Played {
+    in_virtual_time(async { Schedule::begin(seed).run().await })
+}
+
+fn in_virtual_time<R>(work: impl Future<Output = R>) -> R {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(async {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let (files, disk, asked) = (Files::default(), StateDisk::default(), Arc::default());
-        let ledger = Ledger::new(disk.clone());
-        let mut schedule = Schedule {
-            process: Process::idle(),
-            random: random.fork(),
-            ledger,
-            files,
-            asked,
-            disk,
-            is_troubled: false,
-            written: BTreeMap::new(),
-            pools: Vec::new(),
-            made: 0,
-            versions: 0,
-            played: Played::default(),
-        };
-        schedule.write_pools(POOLS[0]);
-        schedule.start();
-        schedule.run().await
+    runtime.block_on(work)
+}
+
+/// Removes the manifest of a Service on a full disk and puts it back, as it was. Returns what is
+/// open before, in between and after that, with the disk still full.
+pub fn put_back_on_a_full_disk(seed: u64) -> [Listeners; 3] {
+    in_virtual_time(async {
+        let mut schedule = Schedule::begin(seed);
+        while schedule.process.memory.listeners().is_empty() {
+            schedule.edit();
+            schedule.wait(FULL).await;
+        }
+        let before = schedule.process.memory.listeners();
+        schedule.disk.fill();
+        let manifests = schedule.written.keys().map(file_of);
+        let manifests: Vec<String> = manifests.collect();
+        let files = manifests.iter().map(|file| schedule.files.remove(file));
+        let files: Vec<_> = files.collect();
+        schedule.ask();
+        schedule.wait(FULL).await;
+        let between = schedule.process.memory.listeners();
+        for (file, text) in manifests.iter().zip(files) {
+            schedule.files.put(file, text.unwrap());
+        }
+        schedule.ask();
+        schedule.wait(Duration::from_secs(10)).await;
+        let after = schedule.process.memory.listeners();
+        schedule.process.kill().await;
+        [before, between, after]
     })
 }
 
@@ -150,6 +162,29 @@ fn pool_text(pools: &[(&str, &str)]) -> String {
 // === impl Schedule ===
 
 impl Schedule {
+    fn begin(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (files, disk, asked) = (Files::default(), StateDisk::default(), Arc::default());
+        let ledger = Ledger::new(disk.clone());
+        let mut schedule = Self {
+            process: Process::idle(),
+            random: random.fork(),
+            ledger,
+            files,
+            asked,
+            disk,
+            is_troubled: false,
+            written: BTreeMap::new(),
+            pools: Vec::new(),
+            made: 0,
+            versions: 0,
+            played: Played::default(),
+        };
+        schedule.write_pools(POOLS[0]);
+        schedule.start();
+        schedule
+    }
+
     async fn run(mut self) -> Played {
         for _ in 0..self.random.usize(10..30) {
             self.step().await;

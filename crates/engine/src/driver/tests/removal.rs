@@ -185,3 +185,31 @@ async fn a_service_whose_end_cant_be_recorded_is_shown_as_being_removed() {
     assert_eq!(removing(&lab), None);
     lab.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_served_before_a_removal_that_was_recorded_unanswered_does_not_come_back() {
+    let lab = Lab::start(9, vec![web("a")]).await;
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.until_ready().await;
+    lab.source.loses_answer.store(true, Ordering::Relaxed);
+    let edit = |change: &dyn Fn(&mut ServiceRow)| {
+        let mut row = lab.source.rows.lock().unwrap()[&key("a")].clone();
+        change(&mut row);
+        Arc::new(row)
+    };
+    lab.apply(edit(&|row| row.wants_load_balancer = false))
+        .await;
+    lab.until("it is removed", |rows| !rows[&key("a")].finalized)
+        .await;
+    let invalid = edit(&|row| {
+        row.wants_load_balancer = true;
+        let drain = ("landfall.dev/drain".to_owned(), "soon".to_owned());
+        row.annotations.extend([drain]);
+    });
+    lab.apply(invalid).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!programmed(&lab.source.rows.lock().unwrap(), "a"));
+    assert!(lab.shelf.held.lock().unwrap().is_empty());
+    lab.stop().await;
+}

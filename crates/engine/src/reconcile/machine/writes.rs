@@ -117,7 +117,7 @@ impl<P: Provider> Machine<'_, P> {
 
     /// Takes what came of the write that was prepared last.
     pub(super) fn written(&mut self, written: Result<(), ReportError>) -> Result<(), ReportError> {
-        if matches!(written, Err(ReportError::Conflict { .. })) {
+        if written.as_ref().is_err_and(ReportError::is_certain) {
             self.end.writing = self.before;
         }
         if written.is_err() {
