@@ -6,9 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use landfall_model::ServiceKey;
 use landfall_model::intent::{AddressSpec, KeptAddress, LeftOut};
 use landfall_model::plan::PlannedStep;
-use landfall_model::reason::Reason;
+use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{KeptService, ServiceRow};
-use landfall_model::status::ServiceStatus;
+use landfall_model::status::{Condition, ConditionType, ServiceStatus};
 use tokio::sync::watch;
 
 use crate::instance::InstanceId;
@@ -106,6 +106,21 @@ impl Record {
     pub fn status(&self) -> ServiceStatus {
         let reported = self.reported.as_deref();
         reported.map_or_else(|| self.row.status(), ServiceStatus::clone)
+    }
+
+    /// Returns its status for people: nothing flows any more to what is being removed, also where
+    /// that can't be written.
+    pub fn shown_status(&self) -> ServiceStatus {
+        let mut status = self.status();
+        let flowing = |it: &&mut Condition| it.kind == ConditionType::Programmed && it.status;
+        if self.removing
+            && let Some(programmed) = status.conditions.iter_mut().find(flowing)
+        {
+            let reason = Reason::info(Code::Progressing, "the load balancer is being deleted");
+            let since = programmed.last_transition_time;
+            *programmed = Condition::unmet(ConditionType::Programmed, &reason, since);
+        }
+        status
     }
 
     /// Replaces the Service. What was reported stays.

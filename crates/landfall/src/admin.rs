@@ -128,7 +128,7 @@ impl landfall_web::Instance for AdminApi {
                 pages
                     .records
                     .values()
-                    .filter_map(|record| Some((record.row()?, record.status()))),
+                    .filter_map(|record| Some((record.row()?, record.shown_status()))),
             )
         })
     }

@@ -121,7 +121,7 @@ fn service<P: Provider>(provider: Option<&P>, record: &Record) -> Option<Service
         uid: row.uid.clone(),
         class: row.class.as_ref().map(ToString::to_string),
         origin: row.source.as_ref().map(|source| source.document.clone()),
-        status: record.status(),
+        status: record.shown_status(),
         reasons: placed(&record.reasons, &row),
         address: record.address(),
         announcements: Vec::new(),

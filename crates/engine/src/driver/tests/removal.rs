@@ -180,6 +180,14 @@ async fn a_service_whose_end_cant_be_recorded_is_shown_as_being_removed() {
     lab.delete(&key("a")).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(removing(&lab), Some(true));
+    let shown = lab.handle.store.read(|pages| {
+        let record = &pages.records[&key("a")];
+        record
+            .shown_status()
+            .condition(ConditionType::Programmed)
+            .cloned()
+    });
+    assert!(shown.is_some_and(|it| !it.status && it.reason == Code::Progressing));
     *lab.source.takes.lock().unwrap() = usize::MAX;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(removing(&lab), None);
