@@ -141,7 +141,13 @@ impl Announcer {
     /// Replaces what is to be announced. The task applies the difference; of several calls in a row
     /// it may see only the last.
     pub fn set(&self, wanted: Wanted) {
-        self.wanted.send_replace(Arc::new(wanted));
+        self.wanted.send_if_modified(|before| {
+            let is_other = **before != wanted;
+            if is_other {
+                *before = Arc::new(wanted);
+            }
+            is_other
+        });
     }
 
     /// What is announced, with changes.

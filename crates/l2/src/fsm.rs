@@ -168,6 +168,8 @@ pub struct Machine {
     entries: BTreeMap<IpAddr, Entry>,
     /// The deadlines of the entries.
     due: BTreeSet<(Instant, IpAddr)>,
+    /// Whether the status of an address changed since this was taken.
+    pub has_news: bool,
 }
 
 // === impl Settings ===
@@ -224,6 +226,7 @@ impl Machine {
             former: BTreeMap::new(),
             entries: BTreeMap::new(),
             due: BTreeSet::new(),
+            has_news: false,
         }
     }
 
@@ -453,8 +456,9 @@ impl Machine {
         change: impl FnOnce(&mut Entry, &Settings, &BTreeMap<u32, Interface>) -> R,
     ) -> Option<R> {
         let entry = self.entries.get_mut(&address)?;
-        let before = entry.due();
+        let (before, shown) = (entry.due(), entry.shown());
         let result = change(entry, &self.settings, &self.interfaces);
+        self.has_news |= entry.shown() != shown;
         let after = entry.due();
         if before != after {
             if let Some(before) = before {

@@ -259,6 +259,7 @@ impl Task {
     }
 
     fn put_out(&mut self, outputs: Vec<Output>) {
+        self.has_news |= std::mem::take(&mut self.machine.has_news);
         for output in outputs {
             match output {
                 Output::Send { interface, frame } => {

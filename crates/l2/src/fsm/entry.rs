@@ -124,6 +124,12 @@ impl Entry {
         }
     }
 
+    /// Returns what is shown of it and changes without a report: its state, and on how many
+    /// interfaces it is.
+    pub fn shown(&self) -> (State, usize) {
+        (self.state(), self.interfaces().count())
+    }
+
     /// When it does something next.
     pub fn due(&self) -> Option<Instant> {
         let late = self.late.values().map(|it| it.at);

@@ -153,3 +153,29 @@ fn an_address_whose_interfaces_are_all_exchanged_is_asked_for_as_after_an_outage
     assert_eq!(scene.run(299), probes);
     assert_eq!(scene.run(1), [Seen::Gratuitous(6_450, 2)]);
 }
+
+#[test]
+fn that_an_address_is_announced_again_is_news() {
+    let mut scene = Scene::without_interfaces(Settings::default());
+    scene.interfaces(only_first());
+    scene.announce(&[V4], &announcement(Start::Probe));
+    scene.run(1_000);
+    assert_eq!(scene.state(V4), State::Announcing);
+    assert!(std::mem::take(&mut scene.machine.has_news));
+    scene.run(1_000);
+    assert!(!std::mem::take(&mut scene.machine.has_news));
+    scene.interfaces([]);
+    scene.interfaces(only_first());
+    scene.run(299);
+    assert_eq!(scene.state(V4), State::Probing);
+    assert!(std::mem::take(&mut scene.machine.has_news));
+    scene.run(1);
+    assert_eq!(scene.state(V4), State::Announcing);
+    assert!(std::mem::take(&mut scene.machine.has_news));
+    // Another interface is shown once no host has the address there.
+    scene.interfaces(both());
+    scene.run(299);
+    std::mem::take(&mut scene.machine.has_news);
+    scene.run(1);
+    assert!(std::mem::take(&mut scene.machine.has_news));
+}
