@@ -818,8 +818,11 @@ fn a_pool_that_does_not_ask_for_it_keeps_no_address() {
 
 /// Carries a plan out of which nothing can be recorded: it breaks off at the first record.
 fn fail_to_record(site: &mut Site, want: &Intent) {
-    for planned in site.plan(want).unwrap() {
-        let applied = site.0.apply(&planned.step, Instant::now()).unwrap();
+    for planned in site.plan(want).expect("a plan") {
+        let applied = site
+            .0
+            .apply(&planned.step, Instant::now())
+            .expect("no other Service claims");
         if let Applied::Addressed(_) = applied {
             return;
         }
