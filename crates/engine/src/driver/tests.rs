@@ -107,6 +107,9 @@ struct Source {
     slow: Mutex<Option<(ServiceKey, Duration)>>,
     /// So many more writes are done; each after them is refused.
     takes: Mutex<usize>,
+    /// A Service of which nothing can be written, as if nothing could at all, and no write is
+    /// answered.
+    unwritable: Mutex<Option<ServiceKey>>,
 }
 
 struct Lab {
@@ -394,11 +397,12 @@ impl Source {
         key: &ServiceKey,
         change: impl FnOnce(&mut ServiceRow),
     ) -> Result<(), ReportError> {
-        if !spend(&self.takes) {
+        let is_unwritable = self.unwritable.lock().unwrap().as_ref() == Some(key);
+        if is_unwritable || !spend(&self.takes) {
             return Err(ReportError::Unavailable {
                 what: "status",
                 why: "the disk is full".to_owned(),
-                unanswered: false,
+                unanswered: is_unwritable,
             });
         }
         self.writes.lock().unwrap().push(format!("{what} {key}"));
@@ -586,6 +590,7 @@ impl Lab {
             defaces: Mutex::default(),
             slow: Mutex::default(),
             takes: Mutex::new(usize::MAX),
+            unwritable: Mutex::default(),
         });
         let config = EngineConfig {
             now: || Timestamp::UNIX_EPOCH,
@@ -626,6 +631,7 @@ impl Lab {
             defaces: Mutex::default(),
             slow: Mutex::default(),
             takes: Mutex::new(usize::MAX),
+            unwritable: Mutex::default(),
         });
         let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
         let providers = vec![edge.clone(), inner.clone()];

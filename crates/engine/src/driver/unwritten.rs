@@ -39,11 +39,11 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let unwritten = &mut self.unwritten;
         unwritten.services.remove(key);
         if end.unavailable {
-            // Where others could write meanwhile, it is this one that can't.
+            // Where others could write meanwhile, or just before, it is this one that can't.
             let others = unwritten
                 .last_success
                 .and_then(|last| now.checked_duration_since(last));
-            let is_outage = others.is_none_or(|ago| ago > took);
+            let is_outage = others.is_none_or(|ago| ago > took.max(ATTEMPT));
             if is_outage && self.tracked.contains_key(key) {
                 unwritten.services.insert(key.clone());
             }

@@ -322,14 +322,31 @@ async fn a_status_that_may_be_there_unseen_is_written_over_although_it_says_noth
     lab.until_ready().await;
     let before = lab.writes().len();
     // The failure can't be written, for all that is known, and then it is over.
-    *lab.source.takes.lock().unwrap() = 0;
+    *lab.source.unwritable.lock().unwrap() = Some(key("a"));
     *lab.shelf.refused.lock().unwrap() = Some(0);
     let uid = lab.source.rows.lock().unwrap()[&key("a")].uid.clone();
     lab.wakes.send(uid).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     *lab.shelf.refused.lock().unwrap() = None;
-    *lab.source.takes.lock().unwrap() = usize::MAX;
+    *lab.source.unwritable.lock().unwrap() = None;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(lab.writes()[before..], ["status default/a"]);
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_alone_cant_be_written_keeps_its_pauses_while_others_are_written() {
+    let lab = Lab::start(9, Vec::new()).await;
+    *lab.source.unwritable.lock().unwrap() = Some(key("alone"));
+    *lab.source.slow.lock().unwrap() = Some((key("alone"), Duration::from_secs(2)));
+    lab.apply(web("alone")).await;
+    // Each of these is written while the other one waits for an answer, or between its attempts.
+    for number in 0..1_800 {
+        lab.apply(web(&format!("web-{number}"))).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    assert!(lab.writes().len() >= 1_800);
+    let looks = lab.shelf.looks("alone");
+    assert!((10..=40).contains(&looks), "{looks} looks in an hour");
     lab.stop().await;
 }
