@@ -185,6 +185,7 @@ impl KubeReports {
     ) -> Result<Sent, ReportError> {
         let mut live = self.live(service);
         if self.is_unanswered(service) {
+            self.validate_lead(what)?;
             let now = self.look(service).await;
             match now.map_err(|error| failed(what, &error))? {
                 Now::Gone => return Ok(Sent::Gone),
@@ -196,6 +197,7 @@ impl KubeReports {
                 self.note_unanswered(service, false);
                 return Ok(Sent::Done);
             };
+            self.validate_lead(what)?;
             // This may be the last that is known of it: a write can be given up at any time.
             self.note_unanswered(service, true);
             let error = match self.patch(service, &body).await {
@@ -238,6 +240,12 @@ impl KubeReports {
         if let Ok(mut recent) = self.recent.lock() {
             recent.remember(&service.uid, live);
         }
+    }
+
+    /// Makes sure that a write may begin: one that may not was never sent.
+    fn validate_lead(&self, what: &'static str) -> Result<(), ReportError> {
+        let lead = self.guard.allows().ok_or(ApiError::NotLeading);
+        lead.map(drop).map_err(|error| failed(what, &error))
     }
 
     fn is_unanswered(&self, service: &ServiceRow) -> bool {
