@@ -354,7 +354,7 @@ fn located(folder: &Path, fault: Fault) -> StateError {
     io_error(&folder.join(file), what)(source)
 }
 
-/// Makes sure that what is remembered in a directory can be read. Changes nothing, so that another
+/// Makes sure that what is remembered in a directory can be read. Writes nothing, so that another
 /// process may hold it.
 ///
 /// # Errors

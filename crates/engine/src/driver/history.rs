@@ -17,7 +17,7 @@ pub(super) struct ReconcileHistory {
     pub(super) last: Option<(Outcome, Instant)>,
     /// Reconciles in a row that rested on something that had changed.
     pub(super) conflicts: u32,
-    /// Whether it is not known if a status was written that was the last to be.
+    /// Whether it is not known if a status was written: the last write has no certain answer.
     pub(super) unsure: bool,
     pub(super) progress: Progress,
     pub(super) status_conflicts: StatusConflicts,
