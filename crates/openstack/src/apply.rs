@@ -204,6 +204,16 @@ impl OpenStack {
             ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
                 after: self.poll_interval_with(&memory),
             }),
+            // What the last change deletes is a child of it until that is done, and Octavia looks at
+            // children first.
+            ErrorKind::Invalid
+                if matches!(step, Step::DeleteLoadBalancer { .. })
+                    && memory.assumed_too_early(&id, now) =>
+            {
+                Ok(Applied::Later {
+                    after: self.poll_interval_with(&memory),
+                })
+            }
             // Another plan is made, with the algorithm that every driver for OVN knows.
             ErrorKind::Invalid | ErrorKind::Unsupported if memory.note_source_ip(step, false) => {
                 Ok(Applied::Later {

@@ -284,10 +284,18 @@ impl Memory {
         if known.phase.is_settled() {
             known.phase = Phase::Unverified { since: now };
         }
-        if known.phase.stop_assuming() {
+        self.assumed_too_early(id, now);
+        !often
+    }
+
+    /// Notes that the last change of a load balancer is not done yet. Returns whether it was taken
+    /// to be.
+    pub(crate) fn assumed_too_early(&mut self, id: &Id, now: Instant) -> bool {
+        let was_assumed = self.known(id).phase.stop_assuming();
+        if was_assumed {
             self.timing.guessed_wrong(now);
         }
-        !often
+        was_assumed
     }
 
     /// Whether a load balancer may yet come of a request whose answer was lost.

@@ -300,6 +300,22 @@ async fn c23_without_cascade_it_is_taken_apart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn without_cascade_a_listener_that_is_slow_to_go_is_waited_for() {
+    let mut rig = Rig::new("cascade-delete=false\ncreate-monitor=true");
+    rig.apply(web()).await;
+    rig.sim.on_lock(|write, _| match write {
+        "listener" => Fate::Late(Duration::from_secs(20)),
+        _ => Fate::Active,
+    });
+    rig.delete("web").await;
+    rig.wait(Duration::from_secs(120)).await;
+    assert!(rig.picture().await.is_empty());
+    assert!(rig.cluster.service("web").is_none());
+    let reported = rig.cluster.messages("SyncLoadBalancerFailed");
+    assert_eq!(reported, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn c24_what_is_in_error_goes_whole_even_without_cascade() {
     let mut rig = Rig::new("cascade-delete=false\ncreate-monitor=true");
     rig.apply(web()).await;
