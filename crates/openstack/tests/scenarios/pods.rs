@@ -13,6 +13,7 @@ use crate::addresses::lb;
 use crate::create::web;
 use crate::dual::{old_octavia, with_both};
 use crate::rig::Rig;
+use crate::rig::stage::Stage;
 use crate::subnets::dual;
 use crate::written::refusal;
 
@@ -52,6 +53,13 @@ async fn with_pods(conf: &str, pods: SliceBuilder) -> Rig {
     rig.cluster.put_slice(pods.row());
     rig.apply(podded()).await;
     rig
+}
+
+/// A project whose provider is `ovn` and whose members have the subnet of the nodes.
+fn on_ovn(more: &str) -> Rig {
+    let stage = Stage::new();
+    let conf = format!("{OVN}\nmember-subnet-id={}\n{more}", stage.subnet());
+    Rig::on(stage, &conf)
 }
 
 async fn change(rig: &Rig, slice: SliceBuilder) {
@@ -229,8 +237,9 @@ async fn a_pod_that_shuts_down_gets_no_new_connections_and_goes_when_it_stops_se
 
 #[tokio::test(start_paused = true)]
 async fn ovn_keeps_a_pod_that_shuts_down_until_it_stops_serving() {
-    let conf = format!("{OVN}\nmember-subnet-id={}", Rig::new("").sim.subnet());
-    let rig = with_pods(&conf, pods([1, 2])).await;
+    let mut rig = on_ovn("");
+    rig.cluster.put_slice(pods([1, 2]).row());
+    rig.apply(podded()).await;
     assert_eq!(refusal(&rig, "web"), "");
     let subnet = rig.sim.subnet();
     for member in members(&rig).await {
@@ -273,9 +282,7 @@ async fn ovn_reaches_pods_over_a_named_subnet_only_and_nothing_changes_without()
 
 #[tokio::test(start_paused = true)]
 async fn ovn_gets_no_monitor_of_pods_and_loses_that_of_nodes_before_pods_come() {
-    let subnet = Rig::new("").sim.subnet();
-    let conf = format!("{OVN}\nmember-subnet-id={subnet}\ncreate-monitor=true");
-    let mut rig = Rig::new(&conf);
+    let mut rig = on_ovn("create-monitor=true");
     rig.cluster.put_slice(pods([1]).row());
     rig.apply(web()).await;
     let monitor = rig.picture().await.monitors[0].id.clone();
@@ -295,9 +302,7 @@ async fn ovn_gets_no_monitor_of_pods_and_loses_that_of_nodes_before_pods_come() 
 
 #[tokio::test(start_paused = true)]
 async fn source_ranges_that_nothing_enforces_for_pods_on_ovn_are_refused() {
-    let subnet = Rig::new("").sim.subnet();
-    let conf = format!("{OVN}\nmember-subnet-id={subnet}\nmanage-security-groups=true");
-    let mut rig = Rig::new(&conf);
+    let mut rig = on_ovn("manage-security-groups=true");
     rig.cluster.put_slice(pods([1]).row());
     rig.apply(podded().source_range("192.0.2.0/24")).await;
     assert_eq!(rig.writes(), Vec::<String>::new());
