@@ -1,8 +1,7 @@
-//! Which connections belong to which listener: a list for each, through places in a table. All
-//! operations but the walk along a list are O(1). Pure.
+//! Which connections belong to which listener: a list for each, through places in a table. However
+//! long a list is, all but the walk along it takes as many steps as it does to find the list. Pure.
 
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::BTreeMap;
 
 const NONE: u32 = u32::MAX;
 
@@ -10,7 +9,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Lists<O> {
     /// The place that came last to each list that has any.
-    heads: HashMap<O, u32>,
+    heads: BTreeMap<O, u32>,
     links: Vec<Link>,
 }
 
@@ -35,13 +34,13 @@ impl Link {
 impl<O> Default for Lists<O> {
     fn default() -> Self {
         Self {
-            heads: HashMap::new(),
+            heads: BTreeMap::new(),
             links: Vec::new(),
         }
     }
 }
 
-impl<O: Copy + Eq + Hash> Lists<O> {
+impl<O: Copy + Ord> Lists<O> {
     /// Adds a place, which is in no list, to that of `owner`.
     pub(super) fn add(&mut self, owner: O, place: u32) {
         if self.links.len() <= place as usize {
@@ -92,8 +91,6 @@ impl<O: Copy + Eq + Hash> Lists<O> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;

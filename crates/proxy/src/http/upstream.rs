@@ -4,7 +4,7 @@
 
 mod links;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +32,7 @@ const MAX_OWN: usize = 8;
 /// Idle connections by member.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
-    lists: Mutex<HashMap<SocketAddr, Vec<Rested>>>,
+    lists: Mutex<BTreeMap<SocketAddr, Vec<Rested>>>,
 }
 
 /// Idle connections that speak for one client.
@@ -146,7 +146,7 @@ impl Idle {
         true
     }
 
-    fn lists(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<Rested>>> {
+    fn lists(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Vec<Rested>>> {
         // Each operation leaves the lists valid at every step.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }

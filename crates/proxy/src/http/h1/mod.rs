@@ -153,12 +153,12 @@ impl<S: ClientStream> Connection<S> {
         }
         match for_http2 {
             Some(head) => Box::pin(self.answer_over_http2(facts, &head, settings)).await,
-            None => self.answer_over_http1(facts, settings).await,
+            None => self.answer_over_http1(facts, &settings).await,
         }
     }
 
     /// Has a member answer the request whose head is in `upward`.
-    async fn answer_over_http1(&mut self, request: RequestFacts, settings: Settings) -> Then {
+    async fn answer_over_http1(&mut self, request: RequestFacts, settings: &Settings) -> Then {
         let mut tried: Vec<SocketAddr> = Vec::new();
         let mut refusal = Refusal::NoMember;
         while tried.len() < MAX_TRIES {
@@ -185,7 +185,7 @@ impl<S: ClientStream> Connection<S> {
                     tried.push(lease.address());
                 }
                 Err(Failure::Refused(refusal)) => {
-                    return self.refuse(refusal, Some(request), settings).await;
+                    return self.refuse(refusal, Some(request), *settings).await;
                 }
                 Err(Failure::Broken(why)) => {
                     self.record.ends(why);
@@ -193,7 +193,7 @@ impl<S: ClientStream> Connection<S> {
                 }
             }
         }
-        self.refuse(refusal, Some(request), settings).await
+        self.refuse(refusal, Some(request), *settings).await
     }
 
     /// Chooses a member, for which the request may have to wait; `None`: its client left meanwhile.
@@ -227,7 +227,7 @@ impl<S: ClientStream> Connection<S> {
         &mut self,
         lease: &Lease,
         request: RequestFacts,
-        settings: Settings,
+        settings: &Settings,
     ) -> Result<Answered, Failure> {
         let member = lease.address();
         self.record.asks(member);
@@ -273,7 +273,7 @@ impl<S: ClientStream> Connection<S> {
         (stream, kept): (MemberStream, bool),
         lease: &Lease,
         request: RequestFacts,
-        settings: Settings,
+        settings: &Settings,
     ) -> Result<Answered, Failure> {
         lease.connected();
         let heads = (
@@ -301,7 +301,7 @@ impl<S: ClientStream> Connection<S> {
         })
     }
 
-    async fn after(&mut self, answered: Answered, lease: &Lease, settings: Settings) -> Then {
+    async fn after(&mut self, answered: Answered, lease: &Lease, settings: &Settings) -> Then {
         match answered {
             Answered::Whole { member, then } => {
                 self.record.ends_well();
@@ -350,7 +350,7 @@ impl<S: ClientStream> Connection<S> {
     }
 
     /// Where connections for this request are kept.
-    fn idle(&mut self, settings: Settings) -> &Idle {
+    fn idle(&mut self, settings: &Settings) -> &Idle {
         if settings.introduce.is_some() {
             self.own.get_or_insert_default().idle()
         } else {
