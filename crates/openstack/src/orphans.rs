@@ -160,7 +160,7 @@ pub async fn delete(
 
 async fn remove(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
     match orphan.kind {
-        OrphanKind::FloatingIp => cloud.delete_floating_ip(&orphan.id).await,
+        OrphanKind::FloatingIp => cloud.delete_floating_ip(&orphan.id, None).await,
         OrphanKind::LoadBalancer => cloud.delete_load_balancer(&orphan.id, true).await,
         OrphanKind::SecurityGroupRule => cloud.delete_rule(&orphan.id).await,
         OrphanKind::Certificate => certificates::remove(cloud, &orphan.id).await,
@@ -667,6 +667,7 @@ mod tests {
             ),
             tags: Vec::new(),
             created_at: None,
+            revision_number: None,
         };
         let group = |service: &str| SecurityGroup {
             id: Id::new(service),
@@ -710,6 +711,7 @@ mod tests {
             description: description.to_owned(),
             tags: Vec::new(),
             created_at: None,
+            revision_number: None,
         };
         let form = "Floating IP for Kubernetes external service";
         let group = |name: &str, description: &str, rules| SecurityGroup {

@@ -202,6 +202,8 @@ pub enum Step {
         floating_ip: Id,
         /// Its address.
         address: IpAddr,
+        /// Where it led when that was decided.
+        was_at: Option<Id>,
         /// The port of the VIP.
         port: Id,
         /// The one that led there until now, and does so again where this one can't.
@@ -213,6 +215,8 @@ pub enum Step {
         floating_ip: Id,
         /// Its address.
         address: IpAddr,
+        /// Where it led when that was decided.
+        was_at: Option<Id>,
     },
     /// Give a floating IP back.
     DeleteFloatingIp {
@@ -220,6 +224,8 @@ pub enum Step {
         floating_ip: Id,
         /// Its address.
         address: IpAddr,
+        /// Where it led when that was decided.
+        was_at: Option<Id>,
     },
     /// Make a security group with rules.
     CreateGroup {

@@ -46,12 +46,13 @@ impl OpenStack {
             }
             Step::AttachFloatingIp {
                 floating_ip,
+                was_at,
                 port,
                 instead_of,
                 ..
             } => {
                 let here = OrNull::Set(port.clone());
-                let led = self.lead(floating_ip, &here).await;
+                let led = self.lead(floating_ip, was_at.as_ref(), &here).await;
                 if let Err(error) = &led
                     && !error.is_transient()
                 {
@@ -63,23 +64,25 @@ impl OpenStack {
                 }
                 if let (Err(error), Some(before)) = (&led, instead_of)
                     && !error.may_be_done()
-                    && let Err(error) = self.lead(before, &here).await
+                    && let Err(error) = self.lead(before, None, &here).await
                 {
                     tracing::warn!(floating_ip = %before, %error, "the previous floating IP could \
                         not be attached again");
                 }
                 led
             }
-            Step::DetachFloatingIp { floating_ip, .. } => {
-                self.lead(floating_ip, &OrNull::Null).await
-            }
-            Step::DeleteFloatingIp { floating_ip, .. } => {
-                self.cloud.delete_floating_ip(floating_ip).await?;
-                let floating_ips = &self.lists.floating_ips;
-                floating_ips
-                    .amend(|all| all.retain(|it| it.id != *floating_ip))
-                    .await;
-                Ok(())
+            Step::DetachFloatingIp {
+                floating_ip,
+                was_at,
+                ..
+            } => self.lead(floating_ip, was_at.as_ref(), &OrNull::Null).await,
+            Step::DeleteFloatingIp {
+                floating_ip,
+                was_at,
+                ..
+            } => {
+                self.write_floating_ip(floating_ip, was_at.as_ref(), None)
+                    .await
             }
             Step::SetTags { of, id, tags, .. } => self.set_tags(*of, id, tags).await,
             _ => self.send_group(step).await,
@@ -190,21 +193,85 @@ impl OpenStack {
         Ok(id)
     }
 
-    async fn lead(&self, floating_ip: &Id, port: &OrNull<Id>) -> Result<(), ApiError> {
-        let body = FloatingIpRequest {
+    /// Leads a floating IP to a port, or nowhere.
+    async fn lead(
+        &self,
+        floating_ip: &Id,
+        was_at: Option<&Id>,
+        port: &OrNull<Id>,
+    ) -> Result<(), ApiError> {
+        let body = json!(FloatingIpRequest {
             port_id: Some(port.clone()),
             ..FloatingIpRequest::default()
+        });
+        self.write_floating_ip(floating_ip, was_at, Some(&body))
+            .await
+    }
+
+    /// Changes a floating IP, or gives it back, if it still leads where it did when that was
+    /// decided: what was read of it may be a minute old, one that was moved since serves elsewhere,
+    /// and Neutron takes it from there without a word.
+    ///
+    /// # Errors
+    /// `Stale`: it leads elsewhere.
+    async fn write_floating_ip(
+        &self,
+        id: &Id,
+        was_at: Option<&Id>,
+        body: Option<&Value>,
+    ) -> Result<(), ApiError> {
+        let unmoved = |it: &FloatingIp| it.port_id.as_ref() == was_at;
+        let known = self.lists.floating_ips.at_hand().await;
+        let known = known.and_then(|(_, all)| all.iter().find(|it| it.id == *id).cloned());
+        let known = known.filter(unmoved).and_then(|it| it.revision_number);
+        let mut outcome = None;
+        if known.is_some() {
+            // A change of its status is another revision, too.
+            let sent = self.send_floating_ip(id, body, known).await;
+            let is_stale = |error: &ApiError| error.kind == ErrorKind::Stale;
+            outcome = Some(sent).filter(|it| !it.as_ref().is_err_and(is_stale));
+        }
+        let written = match outcome {
+            Some(outcome) => outcome?,
+            None => match self.cloud.floating_ip(id).await? {
+                Some(it) if !unmoved(&it) => {
+                    return Err(ApiError::ours(
+                        ErrorKind::Stale,
+                        &format!("GET /v2.0/floatingips/{id}"),
+                        "the floating IP was moved meanwhile",
+                    ));
+                }
+                found => {
+                    let revision = found.and_then(|it| it.revision_number);
+                    self.send_floating_ip(id, body, revision).await?
+                }
+            },
         };
-        let updated = self
-            .cloud
-            .update_floating_ip(floating_ip, &json!(body))
-            .await?;
         let replace = |all: &mut Vec<FloatingIp>| {
-            all.retain(|it| it.id != *floating_ip);
-            all.push(updated);
+            all.retain(|it| it.id != *id);
+            all.extend(written);
         };
         self.lists.floating_ips.amend(replace).await;
         Ok(())
+    }
+
+    /// Sends a change of a floating IP; without a body it is deleted.
+    async fn send_floating_ip(
+        &self,
+        id: &Id,
+        body: Option<&Value>,
+        revision: Option<u64>,
+    ) -> Result<Option<FloatingIp>, ApiError> {
+        match body {
+            Some(body) => {
+                let updated = self.cloud.update_floating_ip(id, body, revision);
+                updated.await.map(Some)
+            }
+            None => {
+                let deleted = self.cloud.delete_floating_ip(id, revision);
+                deleted.await.map(|()| None)
+            }
+        }
     }
 
     async fn create_rules(&self, group: &Id, rules: &[RuleRequest]) -> Result<(), ApiError> {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::catalog::Service;
-use super::{ApiError, Cloud, Query, of_project};
+use super::{ApiError, Cloud, ErrorKind, Query, of_project};
 use crate::objects::{FloatingIp, Id, Network, Port, Rule, SecurityGroup, Subnet};
 
 /// What can have tags.
@@ -58,7 +58,7 @@ impl Cloud {
     ) -> Result<Port, ApiError> {
         let path = ["ports", id.as_str()];
         let change = Change {
-            if_match: if_match.map(|revision| format!("revision_number={revision}")),
+            if_match: if_match.map(of_revision),
             ..Change::new(Method::PUT, Some(json!({ "port": body })))
         };
         self.client().changed(neutron("port", &path), change).await
@@ -83,19 +83,37 @@ impl Cloud {
             .await
     }
 
-    /// Changes a floating IP; `{"port_id": null}` detaches it.
-    pub async fn update_floating_ip(&self, id: &Id, body: &Value) -> Result<FloatingIp, ApiError> {
+    /// Changes a floating IP; `{"port_id": null}` detaches it. With `if_match` only when it is still
+    /// in this revision, else it is `Stale`.
+    pub async fn update_floating_ip(
+        &self,
+        id: &Id,
+        body: &Value,
+        if_match: Option<u64>,
+    ) -> Result<FloatingIp, ApiError> {
         let path = ["floatingips", id.as_str()];
-        let change = Change::new(Method::PUT, Some(json!({ "floatingip": body })));
+        let change = Change {
+            if_match: if_match.map(of_revision),
+            ..Change::new(Method::PUT, Some(json!({ "floatingip": body })))
+        };
         self.client()
             .changed(neutron("floatingip", &path), change)
             .await
     }
 
-    /// Gives a floating IP back.
-    pub async fn delete_floating_ip(&self, id: &Id) -> Result<(), ApiError> {
+    /// Gives a floating IP back; with `if_match` only when it is still in this revision, else it is
+    /// `Stale`.
+    pub async fn delete_floating_ip(&self, id: &Id, if_match: Option<u64>) -> Result<(), ApiError> {
         let path = ["floatingips", id.as_str()];
-        self.client().delete(neutron("floatingip", &path)).await
+        let change = Change {
+            if_match: if_match.map(of_revision),
+            ..Change::new(Method::DELETE, None)
+        };
+        let done = self.client().done(neutron("floatingip", &path), change);
+        done.await.or_else(|error| match error.kind {
+            ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
     }
 
     /// Gives an object these tags, and no others.
@@ -181,4 +199,9 @@ impl Tagged {
 
 const fn neutron<'a>(resource: &'static str, path: &'a [&'a str]) -> At<'a, Service> {
     At::new(Service::Network, resource, path).envelope(resource)
+}
+
+/// Writes the condition that an object is still in a revision.
+fn of_revision(revision: u64) -> String {
+    format!("revision_number={revision}")
 }

@@ -98,6 +98,9 @@ pub struct FloatingIp {
     /// When it was made, in RFC 3339.
     #[serde(default)]
     pub created_at: Option<String>,
+    /// Grows with each change: `If-Match: revision_number=N`.
+    #[serde(default)]
+    pub revision_number: Option<u64>,
 }
 
 /// A security group with its rules.

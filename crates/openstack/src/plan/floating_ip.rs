@@ -4,9 +4,9 @@ use landfall_model::plan::{Plan, Upcoming};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Reason};
 
+use crate::names::{floating_ip_beside, service_of_floating_ip};
 use crate::objects::{FloatingIp, Id, LoadBalancer};
 use crate::observed::{Addressing, Observed};
-use crate::ownership::is_made;
 use crate::requests::{FloatingIpRequest, OrNull};
 use crate::step::Step;
 use crate::target::{Target, further_v4, is_floating, requested};
@@ -51,7 +51,7 @@ pub(crate) fn plan(
         (Some(_), false) => Ok(()),
         (Some(attached), true) => {
             let keep = target.choice.keep_floating_ip;
-            replace(intent, view, keep, attached, balancer, plan)
+            replace(intent, have, keep, attached, balancer, plan)
         }
         (None, false) => Err(vec![
             Reason::error(
@@ -77,7 +77,7 @@ fn unneeded(have: &Observed, target: &Target, plan: &mut Plan<Step>) {
         } else {
             "the Service needs no IPv4 address"
         };
-        if is_made(attached) && !keep {
+        if is_its(have, attached) && !keep {
             plan.push(delete(attached), because);
         } else {
             plan.push(detach(attached), because);
@@ -96,18 +96,19 @@ fn unneeded(have: &Observed, target: &Target, plan: &mut Plan<Step>) {
 /// Puts the address that is asked for in the place of the one that is attached.
 fn replace(
     intent: &Intent,
-    view: &Addressing,
+    have: &Observed,
     keep: bool,
     attached: &FloatingIp,
     balancer: &LoadBalancer,
     plan: &mut Plan<Step>,
 ) -> Result<(), Vec<Reason>> {
+    let view = &have.addressing;
     let requested = intent.load_balancer.as_ref().and_then(requested);
     if requested.is_none_or(|address| address == attached.floating_ip_address) {
         // Another address was asked for, and has taken its place.
         let because = "another address has replaced it";
         if let Some(spare) = view.spare.as_ref().filter(|_| requested.is_some()) {
-            if is_made(spare) && !view.spare_is_kept && !keep {
+            if is_its(have, spare) && !view.spare_is_kept && !keep {
                 plan.push(delete(spare), because);
             } else if spare.port_id.is_some() {
                 plan.push(detach(spare), because);
@@ -206,9 +207,24 @@ pub(crate) fn release(have: &Observed, keep: bool, plan: &mut Plan<Step>) {
     let view = &have.addressing;
     let spare = view.spare.iter().filter(|_| !view.spare_is_kept);
     let made = view.attached.iter().chain(spare);
-    for floating_ip in made.filter(|it| is_made(it)) {
+    for floating_ip in made.filter(|it| is_its(have, it)) {
         plan.push(delete(floating_ip), "no Service uses it any more");
     }
+}
+
+/// Whether a Service controller made a floating IP for this Service, or for the one that made the
+/// load balancer: one of another Service that a person attached here is only lent.
+fn is_its(have: &Observed, floating_ip: &FloatingIp) -> bool {
+    let Some(service) = service_of_floating_ip(&floating_ip.description) else {
+        return false;
+    };
+    let balancer = have.found.balancer();
+    let of_owner = balancer.and_then(|it| floating_ip_beside(&it.description));
+    let mut its = of_owner
+        .iter()
+        .chain([&have.names.floating_ip])
+        .filter_map(|description| service_of_floating_ip(description));
+    its.any(|it| it == service)
 }
 
 fn attach(
@@ -224,6 +240,7 @@ fn attach(
     let step = Step::AttachFloatingIp {
         floating_ip: floating_ip.id.clone(),
         address: floating_ip.floating_ip_address,
+        was_at: floating_ip.port_id.clone(),
         port: port.clone(),
         instead_of: instead_of.map(|it| it.id.clone()),
     };
@@ -234,6 +251,7 @@ fn delete(floating_ip: &FloatingIp) -> Step {
     Step::DeleteFloatingIp {
         floating_ip: floating_ip.id.clone(),
         address: floating_ip.floating_ip_address,
+        was_at: floating_ip.port_id.clone(),
     }
 }
 
@@ -241,6 +259,7 @@ fn detach(floating_ip: &FloatingIp) -> Step {
     Step::DetachFloatingIp {
         floating_ip: floating_ip.id.clone(),
         address: floating_ip.floating_ip_address,
+        was_at: floating_ip.port_id.clone(),
     }
 }
 

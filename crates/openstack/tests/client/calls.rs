@@ -112,7 +112,7 @@ async fn what_is_not_there_is_none_and_is_well_deleted() {
     assert!(!cloud.secret_exists("s").await.unwrap());
     assert!(!cloud.container_exists("c").await.unwrap());
     cloud.delete_load_balancer(&id("a"), true).await.unwrap();
-    cloud.delete_floating_ip(&id("f")).await.unwrap();
+    cloud.delete_floating_ip(&id("f"), None).await.unwrap();
     assert_eq!(fake.asked()[3], "GET /barbican/v1/secrets/s");
     let error = cloud.update_pool(&id("q"), &json!({})).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound);

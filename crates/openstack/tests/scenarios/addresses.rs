@@ -31,12 +31,12 @@ pub async fn floating_ip_by_hand(rig: &Rig, port: Option<&Id>) -> FloatingIp {
 }
 
 /// The port of a node.
-async fn port_of(rig: &Rig, node: &str) -> Id {
+pub async fn port_of(rig: &Rig, node: &str) -> Id {
     let query = [("device_id", rig.servers[node].as_str())];
     rig.looker().ports(&query).await.unwrap()[0].id.clone()
 }
 
-fn internal(value: &str) -> ServiceBuilder {
+pub fn internal(value: &str) -> ServiceBuilder {
     web().annotated(INTERNAL, value)
 }
 
@@ -172,7 +172,7 @@ async fn f07_an_address_in_use_is_waited_for() {
     assert_eq!(rig.published("web"), Vec::<String>::new());
     let detached = json!({"port_id": null});
     rig.looker()
-        .update_floating_ip(&taken.id, &detached)
+        .update_floating_ip(&taken.id, &detached, None)
         .await
         .unwrap();
     rig.wait(Duration::from_secs(200)).await;

@@ -40,6 +40,7 @@ mod logins;
 mod lost;
 mod marked;
 mod monitors;
+mod moved;
 mod neighbours;
 mod others;
 mod parting;

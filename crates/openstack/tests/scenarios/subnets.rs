@@ -268,7 +268,7 @@ async fn a_floating_ip_detached_by_hand_is_attached_again() {
     let floating_ip = rig.picture().await.floating_ips[0].id.clone();
     let detached = json!({"port_id": null});
     rig.looker()
-        .update_floating_ip(&floating_ip, &detached)
+        .update_floating_ip(&floating_ip, &detached, None)
         .await
         .unwrap();
     rig.wait(Duration::from_secs(200)).await;

@@ -1,0 +1,120 @@
+//! Floating IPs that a person or another cluster moves between a read of Landfall and its write.
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use crate::addresses::{internal, lb, port_of};
+use crate::create::web;
+use crate::rig::Rig;
+use crate::written::refusal;
+use landfall_openstack::objects::{FloatingIp, Id};
+use landfall_testkit::svc;
+
+/// Leads a floating IP to the port of a node, as another client does.
+async fn move_to_node(rig: &Rig, floating_ip: &Id) -> Id {
+    let port = port_of(rig, "a").await;
+    rig.sim.edit(floating_ip.as_str(), moved_to(&port));
+    port
+}
+
+fn moved_to(port: &Id) -> impl FnOnce(&mut Map<String, Value>) + use<> {
+    let port = json!(port);
+    |row| {
+        row.insert("port_id".to_owned(), port);
+        row.insert("revision_number".to_owned(), json!(1_000));
+    }
+}
+
+async fn only(rig: &Rig) -> FloatingIp {
+    rig.picture().await.floating_ips.remove(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_was_moved_away_is_not_deleted_with_the_service() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let floating_ip = only(&rig).await;
+    let port = move_to_node(&rig, &floating_ip.id).await;
+    rig.delete("web").await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers, []);
+    assert!(rig.cluster.service("web").is_none());
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(picture.floating_ips[0].port_id, Some(port));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_was_moved_away_stays_there_when_the_service_becomes_internal() {
+    for keep in ["true", "false"] {
+        let mut rig = Rig::new("");
+        let kept = |service: landfall_testkit::build::ServiceBuilder| {
+            service.annotated(&lb("keep-floatingip"), keep)
+        };
+        rig.apply(kept(web())).await;
+        let floating_ip = only(&rig).await;
+        let port = move_to_node(&rig, &floating_ip.id).await;
+        rig.apply(kept(internal("true"))).await;
+        assert_eq!(only(&rig).await.port_id, Some(port), "{keep}");
+        assert_eq!(refusal(&rig, "web"), "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_that_another_client_attaches_meanwhile_is_not_taken_from_it() {
+    let mut rig = Rig::new("");
+    let body = json!({"floating_network_id": rig.sim.external_network()});
+    let free = rig.looker().create_floating_ip(&body).await.unwrap();
+    rig.add_node("c", "10.0.0.6");
+    let port = port_of(&rig, "c").await;
+    let (sim, to, id) = (rig.sim.clone(), port.clone(), free.id.clone());
+    let path = format!("/v2.0/floatingips/{id}");
+    rig.sim.on_call(move |call| {
+        if call.method == Method::PUT && call.path == path {
+            sim.edit(id.as_str(), moved_to(&to));
+        }
+        None
+    });
+    rig.apply(web().load_balancer_ip(&free.floating_ip_address.to_string()))
+        .await;
+    assert_eq!(only(&rig).await.port_id, Some(port));
+    let reported = refusal(&rig, "web");
+    assert!(reported.contains("in use"), "{reported}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_whose_status_changed_since_it_was_read_goes_with_its_service() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let floating_ip = only(&rig).await;
+    rig.sim.edit(floating_ip.id.as_str(), |row| {
+        row.insert("revision_number".to_owned(), json!(1_000));
+    });
+    rig.delete("web").await;
+    assert!(rig.picture().await.is_empty());
+    assert!(rig.cluster.service("web").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_of_another_service_that_a_person_attached_outlives_this_one() {
+    let mut rig = Rig::new("");
+    let kept = svc("api")
+        .port(81)
+        .node_port(30081)
+        .annotated(&lb("keep-floatingip"), "true");
+    rig.apply(kept).await;
+    let lent = only(&rig).await;
+    rig.delete("api").await;
+    rig.apply(internal("true")).await;
+    let port = rig.picture().await.balancers[0].vip_port_id.clone();
+    rig.kill();
+    let body = json!({"port_id": port});
+    let attached = rig.looker().update_floating_ip(&lent.id, &body, None);
+    attached.await.unwrap();
+    rig.apply(web()).await;
+    assert_eq!(rig.published("web"), [lent.floating_ip_address.to_string()]);
+    rig.delete("web").await;
+    let picture = rig.picture().await;
+    assert_eq!(picture.balancers, []);
+    assert_eq!(picture.floating_ips.len(), 1);
+    assert_eq!(picture.floating_ips[0].port_id, None);
+}
