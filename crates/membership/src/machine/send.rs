@@ -32,8 +32,10 @@ impl Machine {
         let mut packet = self.packet(kind, session, number);
         // What is held against it, so that it can refute that.
         packet.records.extend(held);
-        packet.records.extend(self.take_buried(name));
         let mut length = packet.length();
+        let buried = self.take_buried(name, LONGEST.saturating_sub(length));
+        length += buried.as_ref().map_or(0, Record::length);
+        packet.records.extend(buried);
         let mut names: Vec<(u32, Arc<str>)> = Vec::new();
         let news = self.news.iter().filter(|(about, _)| *about != name);
         names.extend(news.map(|(about, left)| (*left, Arc::clone(about))));
@@ -57,10 +59,10 @@ impl Machine {
     }
 
     /// Takes the record by which a member learns that it was held for dead, if a packet is yet to
-    /// notify it.
-    fn take_buried(&mut self, name: &Arc<str>) -> Option<Record> {
+    /// notify it and has room for that.
+    fn take_buried(&mut self, name: &Arc<str>, room: usize) -> Option<Record> {
         let member = self.members.get_mut(name)?;
-        let (record, left) = member.buried.take()?;
+        let (record, left) = member.buried.take_if(|(it, _)| it.length() <= room)?;
         if left > 1 {
             member.buried = Some((record.clone(), left - 1));
         }

@@ -1,3 +1,4 @@
+use crate::packet::LONGEST;
 use crate::seal::Key;
 
 use super::*;
@@ -138,6 +139,45 @@ fn a_node_whose_refutation_came_too_late_learns_that_it_was_held_for_dead() {
     carry(now, &mut machines, refutations, 2);
     assert_eq!(machines[0].peers().len(), 1);
     assert_eq!(machines[1].reunions(), before + 1);
+}
+
+#[test]
+fn no_packet_is_longer_than_a_network_carries() {
+    let now = Instant::now();
+    let mut machine = machine(1, now);
+    let name: Arc<str> = "n".repeat(LONGEST_NAME).into();
+    let say = |machine: &mut Machine, status, incarnation| {
+        let said = Record {
+            name: Arc::clone(&name),
+            metadata: vec![1; LONGEST_METADATA].into(),
+            ..record(status, incarnation)
+        };
+        machine.merge(now, said);
+    };
+    say(&mut machine, Status::Alive, 5);
+    say(&mut machine, Status::Suspect, 5);
+    machine.conclude(now + machine.settings.confirm);
+    // It learns that it was held for dead, and is suspected again.
+    say(&mut machine, Status::Alive, 7);
+    say(&mut machine, Status::Suspect, 7);
+    machine
+        .set_metadata(vec![1; LONGEST_METADATA].into())
+        .unwrap();
+    machine.send(Kind::Ping, &name, 0);
+    let sent = machine.take_out();
+    assert!(!sent.is_empty());
+    let sealed = LONGEST + 100;
+    assert!(
+        sent.iter().all(|it| it.bytes.len() <= sealed),
+        "{:?}",
+        lengths(&sent)
+    );
+    // It is said when there is room.
+    assert!(machine.members[&name].buried.is_some());
+}
+
+fn lengths(sent: &[Datagram]) -> Vec<usize> {
+    sent.iter().map(|it| it.bytes.len()).collect()
 }
 
 #[test]
