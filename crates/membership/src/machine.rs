@@ -181,6 +181,8 @@ struct Member {
     session: Option<SessionId>,
     /// When it became suspect, dead or left.
     since: Instant,
+    /// It said that it held this node for dead: it may have acted without it since.
+    held_us_dead: bool,
     /// Its record when it was held for dead, and how many packets are yet to notify it.
     buried: Option<(Record, u8)>,
 }

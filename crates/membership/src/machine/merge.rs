@@ -33,6 +33,12 @@ impl Machine {
     pub(super) fn accept(&mut self, now: Instant, session: SessionId, packet: Packet) {
         let name = Arc::clone(&packet.sender.name);
         let said = packet.sender.incarnation;
+        let says_dead = |it: &Record| it.name == self.own.name && it.status == Status::Dead;
+        if packet.records.iter().any(says_dead)
+            && let Some(sender) = self.members.get_mut(&name)
+        {
+            sender.held_us_dead = true;
+        }
         self.merge(now, packet.sender);
         let Some(sender) = self.members.get_mut(&name) else {
             return;
@@ -96,12 +102,15 @@ impl Machine {
                 let before = std::mem::replace(&mut held.record, Record { status, ..record });
                 held.since = now;
                 let is = held.is_present();
+                // What it announced last may be what hosts know, also if this node never missed it.
+                let has_left = status == Status::Left;
+                let is_met = has_left && std::mem::take(&mut held.held_us_dead);
                 if is && was_dead {
                     // It may have refuted the suspicion alone, and not know that it was too late.
                     held.buried = Some((before, NOTICES));
                     self.send(Kind::Ping, &name, 0);
                 }
-                if was_dead && (is || status == Status::Left) {
+                if is_met || was_dead && (is || has_left) {
                     self.note_reunion();
                 }
                 self.add_news(&name);
@@ -134,6 +143,7 @@ impl Machine {
             record: Record { status, ..record },
             session: None,
             since: now,
+            held_us_dead: false,
             buried: None,
         };
         self.members.insert(Arc::clone(&name), member);

@@ -181,6 +181,39 @@ fn lengths(sent: &[Datagram]) -> Vec<usize> {
 }
 
 #[test]
+fn a_node_that_held_this_one_for_dead_is_met_when_it_leaves() {
+    // It said so of this node itself, or another one did.
+    for (from, met) in [(2, 1), (1, 0)] {
+        let now = Instant::now();
+        let mut machine = machine(0, now);
+        let mut own = machine.own.clone();
+        own.status = Status::Dead;
+        for node in 1..3 {
+            let sender = Record {
+                name: format!("node-{node}").into(),
+                address: own_address(node),
+                ..record(Status::Alive, 5)
+            };
+            machine.merge(now, sender.clone());
+            let packet = Packet {
+                kind: Kind::News,
+                to: machine.sealer.session(),
+                number: 0,
+                sender,
+                records: (node == from).then(|| own.clone()).into_iter().collect(),
+            };
+            machine.accept(now, SessionId([node as u8; 16]), packet);
+        }
+        let before = machine.reunions();
+        machine.merge(now, record(Status::Left, 6));
+        assert_eq!(machine.reunions(), before + met, "{from}");
+        // Once: it says several times that it leaves.
+        machine.merge(now, record(Status::Left, 7));
+        assert_eq!(machine.reunions(), before + met);
+    }
+}
+
+#[test]
 fn a_node_that_leaves_is_met_by_those_that_held_it_for_dead() {
     let now = Instant::now();
     for (held, met) in [(Status::Dead, 1), (Status::Alive, 0)] {
