@@ -15,7 +15,8 @@
 //!
 //! A take-over begins at once on the interfaces that are there when it is wanted. One that comes
 //! later, also one that was there before, is asked first (RFC 5227, section 2.1), while the address
-//! is announced on the others.
+//! is announced on the others. A host keeps the address on its interface alone, and it is in
+//! conflict once that is so on all.
 
 mod entry;
 mod wire;
@@ -150,6 +151,8 @@ pub enum Event {
     Announced,
     /// Another host has it, so it is not announced.
     Refused(Conflict),
+    /// Another host has it on one interface, so it is not announced there, but on others.
+    RefusedOn(Conflict),
     /// Another host uses it while it is announced.
     Disputed(Conflict),
 }

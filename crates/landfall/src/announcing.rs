@@ -194,6 +194,10 @@ async fn log(mut reports: mpsc::Receiver<Report>) {
                 let host = conflict.mac;
                 warn!(%address, %host, "not announced: another host has it");
             }
+            Event::RefusedOn(conflict) => {
+                let (host, interface) = (conflict.mac, conflict.interface);
+                warn!(%address, %host, interface, "not announced on an interface: a host has it");
+            }
             Event::Disputed(conflict) => {
                 let host = conflict.mac;
                 warn!(%address, %host, "another host uses it, too");

@@ -1,6 +1,7 @@
 //! The loop of a speaker: what happens comes in, is decided upon, and goes out to the announcer,
 //! the other speakers and the status objects. It waits for none of them.
 
+mod reports;
 mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_engine::follow::receive;
-use landfall_engine::report::{Event, OwnReport};
+use landfall_engine::report::OwnReport;
 use landfall_l2::driver::{Announcer, Report, View as Announced, Wanted};
 use landfall_l2::election::Subnet;
-use landfall_l2::fsm::{self, Start, State};
+use landfall_l2::fsm::State;
 use landfall_l2::interfaces::{Exclusions, LinkTable, eligible};
 use landfall_membership::driver::Membership;
 use landfall_model::ServiceKey;
@@ -403,51 +404,6 @@ impl<R: OwnReport> Speaker<R> {
                 let message = format!("{address} is not announced: {why}");
                 self.event(address, "announceFailed", true, message).await;
             }
-        }
-    }
-
-    async fn report(&mut self, report: Report) {
-        let Report { address, event } = report;
-        let node = Arc::clone(&self.parts.node);
-        let (reason, warning, message) = match event {
-            fsm::Event::Announced if self.initial.remove(&address) => return,
-            // Nothing moved: the ServiceL2Status says where a new address is.
-            fsm::Event::Announced if self.is_new(address) => return,
-            fsm::Event::Announced => {
-                let message =
-                    format!("{address} is announced by node {node:?}, protocol \"layer2\"");
-                ("nodeAssigned", false, message)
-            }
-            fsm::Event::Refused(conflict) => {
-                let mac = conflict.mac;
-                let message = format!("{address} is not announced: host {mac} has it");
-                ("addressConflict", true, message)
-            }
-            // Two speakers may overlap for a moment while an address moves.
-            fsm::Event::Disputed(conflict) if conflict.is_peer => return,
-            fsm::Event::Disputed(conflict) => {
-                let mac = conflict.mac;
-                let message = format!("{address} is used by host {mac}, too");
-                ("addressConflict", true, message)
-            }
-        };
-        self.event(address, reason, warning, message).await;
-    }
-
-    /// No node announced it before, as far as this one knows.
-    fn is_new(&self, address: IpAddr) -> bool {
-        let wanted = self.wanted.announcements.get(&address);
-        wanted.is_some_and(|it| it.start == Start::Probe)
-    }
-
-    async fn event(&self, address: IpAddr, reason: &'static str, warning: bool, message: String) {
-        let event = Event {
-            reason,
-            warning,
-            message,
-        };
-        for (key, uid) in self.decider.holders(address) {
-            self.parts.reporter.own_event(&key, &uid, &event).await;
         }
     }
 

@@ -19,8 +19,8 @@ pub struct Entry {
     phase: Phase,
     /// When the phase does something next.
     next: Option<Instant>,
-    /// Those of the interfaces that came while it was announced on others. It is not announced
-    /// there yet: a host there may have it.
+    /// Those of the interfaces on which it waits while it is announced on others, or about to be:
+    /// a host there has it, or may have it, as they came later.
     late: BTreeMap<u32, Late>,
     was_announced: bool,
     defended: Option<Instant>,
@@ -56,6 +56,8 @@ struct Late {
     left: u8,
     /// How often a host there had it in a row.
     refusals: u32,
+    /// The host there that was reported.
+    reported: Option<MacAddress>,
 }
 
 /// What an entry does when its time has come.
@@ -180,18 +182,21 @@ impl Entry {
             (Phase::Announcing { .. }, _) => {
                 let new = Late::new(now, settings);
                 self.late.extend(come.into_iter().map(|index| (index, new)));
-                if self.late.len() == self.usable.len() {
+                if self.is_on_none() {
                     // A dispute of before is no refusal.
                     self.conflict = None;
-                    self.late.clear();
                     self.probe(now, settings);
                 } else if self.interfaces().any(|index| fresh.contains(&index)) {
                     self.announce(now, settings);
                 }
             }
-            (Phase::Conflicted, _) if !takes_over => {}
-            _ if takes_over && !self.usable.is_empty() => self.announce(now, settings),
-            _ if is_on_new || self.usable.is_empty() => self.probe(now, settings),
+            _ if takes_over && !self.usable.is_empty() => {
+                self.late.clear();
+                self.announce(now, settings);
+            }
+            // It may be free on an interface that came, which doesn't wait for the next question.
+            (Phase::Conflicted, _) if come.is_empty() && !takes_over => {}
+            _ if is_on_new || self.is_on_none() => self.probe(now, settings),
             (Phase::Clear, Start::Probe) => self.announce(now, settings),
             _ => {}
         }
@@ -239,7 +244,7 @@ impl Entry {
             Phase::Probing { left } => {
                 *left -= 1;
                 self.next = Some(now + settings.probe_interval);
-                Action::Probe(self.usable.clone())
+                Action::Probe(self.interfaces().collect())
             }
             Phase::Announcing {
                 burst_until,
@@ -272,7 +277,9 @@ impl Entry {
         };
         if it.left == 0 {
             self.late.remove(&index);
-            self.announce(now, settings);
+            if matches!(self.phase, Phase::Announcing { .. }) {
+                self.announce(now, settings);
+            }
             return Action::Nothing;
         }
         it.left -= 1;
@@ -293,17 +300,30 @@ impl Entry {
             return Reaction::default();
         }
         let now = conflict.last;
-        let late = self.late.get_mut(&conflict.interface);
-        let is_late = late.is_some();
-        if let Some(late) = late.filter(|_| !was_peer) {
-            late.refuse(now, settings);
+        if self.late.contains_key(&conflict.interface) && (!was_peer || is_probe) {
+            let event = (!was_peer).then(|| self.refuse_late(conflict, settings));
+            return Reaction {
+                event: event.flatten(),
+                defends: false,
+            };
         }
         match self.phase {
             Phase::Waiting => Reaction::default(),
             // A peer that still has the address is about to give it up, and one that is cut off
             // keeps no address from this side.
             Phase::Probing { .. } | Phase::Clear if was_peer => Reaction::default(),
+            // The address is announced where no host has it.
+            Phase::Probing { .. } | Phase::Clear
+                if self.interfaces().any(|it| it != conflict.interface) =>
+            {
+                let mut late = Late::new(now, settings);
+                late.refusals = self.refusals;
+                late.postpone(now, settings);
+                self.late.insert(conflict.interface, late);
+                Reaction::default()
+            }
             Phase::Probing { .. } | Phase::Clear => {
+                self.late.clear();
                 self.conflict = Some(conflict);
                 self.phase = Phase::Conflicted;
                 self.was_announced = false;
@@ -321,9 +341,7 @@ impl Entry {
                 }
             }
             // The answer to a probe defends the address.
-            Phase::Conflicted | Phase::Announcing { .. } if is_probe && !is_late => {
-                Reaction::default()
-            }
+            Phase::Conflicted | Phase::Announcing { .. } if is_probe => Reaction::default(),
             Phase::Conflicted => {
                 self.conflict = Some(conflict);
                 Reaction::default()
@@ -336,6 +354,7 @@ impl Entry {
                 let last = self
                     .defended
                     .is_some_and(|at| now < at + settings.defence_interval);
+                let is_late = self.late.contains_key(&conflict.interface);
                 let defends = !conflict.is_peer && !last && !is_late;
                 if defends {
                     self.defended = Some(now);
@@ -350,6 +369,23 @@ impl Entry {
         }
     }
 
+    /// A host claims the address on a late interface and keeps it there. Returns what is reported:
+    /// each host once, and none before the address is announced elsewhere.
+    fn refuse_late(&mut self, conflict: Conflict, settings: &Settings) -> Option<Event> {
+        let now = conflict.last;
+        let late = self.late.get_mut(&conflict.interface)?;
+        late.refuse(now, settings);
+        if late.reported == Some(conflict.mac) || !matches!(self.phase, Phase::Announcing { .. }) {
+            return None;
+        }
+        let event = self.report(now, Event::RefusedOn(conflict), settings)?;
+        if let Some(late) = self.late.get_mut(&conflict.interface) {
+            late.reported = Some(conflict.mac);
+        }
+        self.conflict = Some(conflict);
+        Some(event)
+    }
+
     /// An event, unless the last one about this address was a moment ago.
     fn report(&mut self, now: Instant, event: Event, settings: &Settings) -> Option<Event> {
         if self
@@ -362,8 +398,16 @@ impl Entry {
         Some(event)
     }
 
-    /// Asks on all interfaces, as soon as there is one.
+    /// Returns whether there is no interface on which it is announced, or about to be.
+    fn is_on_none(&self) -> bool {
+        self.interfaces().next().is_none()
+    }
+
+    /// Asks on all interfaces that are not late, or on all that there are, as soon as there is one.
     fn probe(&mut self, now: Instant, settings: &Settings) {
+        if self.is_on_none() {
+            self.late.clear();
+        }
         if self.usable.is_empty() {
             (self.phase, self.next) = (Phase::Waiting, None);
         } else {
@@ -392,6 +436,7 @@ impl Late {
             at: now,
             left: settings.probes,
             refusals: 0,
+            reported: None,
         }
     }
 
@@ -399,9 +444,13 @@ impl Late {
     fn refuse(&mut self, now: Instant, settings: &Settings) {
         // Not once per message of the host.
         if self.left < settings.probes {
-            self.at = now + settings.retry_after(self.refusals);
-            self.left = settings.probes;
-            self.refusals = self.refusals.saturating_add(1);
+            self.postpone(now, settings);
         }
+    }
+
+    fn postpone(&mut self, now: Instant, settings: &Settings) {
+        self.at = now + settings.retry_after(self.refusals);
+        self.left = settings.probes;
+        self.refusals = self.refusals.saturating_add(1);
     }
 }
