@@ -52,7 +52,8 @@ pub struct Life {
     announcer: fsm::Machine,
     wanted: Wanted,
     mac: MacAddress,
-    began: Instant,
+    /// Since when each address is refused that it did not announce since.
+    refused: BTreeMap<IpAddr, Instant>,
     /// The stations that it took for nodes.
     met: BTreeSet<MacAddress>,
     found_at: Option<Instant>,
@@ -125,7 +126,7 @@ impl Life {
             announcer: fsm::Machine::new(fsm::Settings::default()),
             wanted: Wanted::default(),
             mac: mac(node),
-            began: now,
+            refused: BTreeMap::new(),
             met: BTreeSet::new(),
             found_at: None,
             ask_at: None,
@@ -218,6 +219,21 @@ impl Life {
         )
     }
 
+    /// Notes which addresses are refused.
+    pub fn note_refusals(&mut self) {
+        let status = self.announcer.status();
+        let is_asked = |address: &IpAddr| {
+            let it = status.get(address);
+            it.is_some_and(|it| it.state != State::Announcing && it.conflict.is_some())
+        };
+        self.refused.retain(|address, _| is_asked(address));
+        for (address, it) in &status {
+            if let (State::Conflicted, Some(conflict)) = (it.state, it.conflict) {
+                self.refused.entry(*address).or_insert(conflict.last);
+            }
+        }
+    }
+
     /// Returns the station that keeps it from announcing an address, if it has not met it as a node
     /// and may still wait for it.
     ///
@@ -228,7 +244,8 @@ impl Life {
     pub fn unmet(&self, now: Instant, address: IpAddr) -> Option<MacAddress> {
         let status = self.announcer.status().remove(&address)?;
         let conflict = status.conflict.filter(|it| !self.met.contains(&it.mac))?;
-        let refused = conflict.last.saturating_duration_since(self.began);
+        let first = *self.refused.get(&address)?;
+        let refused = conflict.last.saturating_duration_since(first);
         let asks = Duration::from_millis(200 + 300 + 10);
         let may_wait = now < conflict.last + refused + asks;
         (status.state != State::Announcing && may_wait).then_some(conflict.mac)

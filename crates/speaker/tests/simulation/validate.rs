@@ -35,8 +35,8 @@ pub struct Seen<'s> {
     /// It leaves the address to a node that it never met and that has ended.
     pub waits: &'s dyn Fn(usize) -> bool,
     /// Pairs (node, other) of which the first ended while the other may not have known what hosts
-    /// learned of it.
-    pub ended_apart: &'s BTreeSet<(usize, usize)>,
+    /// learned of it, with the address that they learned.
+    pub ended_apart: &'s BTreeSet<(usize, usize, IpAddr)>,
 }
 
 /// How a node is.
@@ -157,7 +157,9 @@ impl Validator {
             let is_learned = self.expected(&candidates, seen, network, LEARNED) == Some(owner);
             let ended_apart = |station: MacAddress| {
                 let mut pairs = seen.ended_apart.iter();
-                pairs.any(|(node, other)| *other == owner && mac(*node) == station)
+                pairs.any(|(node, other, address)| {
+                    (*other, *address) == (owner, seen.address) && mac(*node) == station
+                })
             };
             let wrong = seen.neighbour.filter(|it| is_learned && *it != mac(owner));
             let wrong = wrong.filter(|it| !ended_apart(*it) && !(seen.waits)(owner));

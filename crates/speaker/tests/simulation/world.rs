@@ -80,14 +80,15 @@ pub struct World {
     pub story: String,
     client: Client,
     /// Pairs (node, other) of which the first ended while the other may not have been able to know
-    /// what hosts learned of it last: hosts find out by probes of their own.
+    /// what hosts learned of it last, with the address: hosts find out by probes of their own.
+    /// Until they learn of another node.
     ///
     /// While frames between nodes are cut, none knows what a node announces. While datagrams alone
     /// are cut, two nodes hold each other for dead and both announce. Each receives that, and
     /// answers once per 10 s at most (RFC 5227, section 2.4), so that two such nodes do not send
     /// hosts to and fro all the time. The other may thus have announced last, and its end is no
-    /// news: it was dead all along.
-    ended_apart: BTreeSet<(usize, usize)>,
+    /// news: it was dead all along. One that says that it leaves is heard unless it is cut off.
+    ended_apart: BTreeSet<(usize, usize, IpAddr)>,
     rules: Rules,
     start: Instant,
     queue: BinaryHeap<Reverse<(Duration, u64)>>,
@@ -474,7 +475,7 @@ impl World {
             now: self.local(node),
             rules: self.rules,
         };
-        self.ended_apart.retain(|(ended, _)| *ended != node);
+        self.ended_apart.retain(|(ended, ..)| *ended != node);
         let it = &mut self.nodes[node];
         it.lives += 1;
         it.life = Some(Life::begin(birth, it.has_port));
@@ -491,12 +492,12 @@ impl World {
             self.note(&format!("{node} crashes"));
             let (cluster, network) = (&self.cluster, &self.network);
             let owned = self.validator.owned_by(node, self.now, cluster, network);
-            self.end(node);
+            self.end(node, false);
             self.validator.note_outages(owned, self.now);
         }
     }
 
-    fn end(&mut self, node: usize) {
+    fn end(&mut self, node: usize, has_said_so: bool) {
         self.validator.touch(node);
         let Network {
             cut, cuts_frames, ..
@@ -504,10 +505,15 @@ impl World {
         let is_apart = |other: &usize| {
             *cuts_frames && !cut.is_empty()
                 || cut.contains(&(node, *other))
-                || cut.contains(&(*other, node))
+                || !has_said_so && cut.contains(&(*other, node))
         };
-        let others = (0..self.nodes.len()).filter(is_apart);
-        self.ended_apart.extend(others.map(|other| (node, other)));
+        let learned = self.client.neighbours.iter();
+        let learned = learned.filter(|(_, station)| **station == mac(node));
+        for (address, _) in learned {
+            let others = (0..self.nodes.len()).filter(is_apart);
+            let apart = others.map(|other| (node, other, *address));
+            self.ended_apart.extend(apart);
+        }
         let it = &mut self.nodes[node];
         (it.life, it.pause) = (None, None);
         it.lives += 1;
@@ -533,7 +539,7 @@ impl World {
             return;
         };
         if left == 0 {
-            return self.end(node);
+            return self.end(node, true);
         }
         let sent = life.leave();
         self.send(node, sent);
@@ -621,6 +627,9 @@ impl World {
                 Some(_) => How::Behind,
             };
             self.validator.see(node, how, self.now);
+            if let Some(life) = &mut self.nodes[node].life {
+                life.note_refusals();
+            }
         }
         for number in 0..SERVICES {
             for address in addresses(number) {
@@ -654,6 +663,9 @@ impl World {
                 answering.push(node);
             }
         }
+        let neighbours = &self.client.neighbours;
+        self.ended_apart
+            .retain(|(node, _, address)| neighbours.get(address) == Some(&mac(*node)));
         let seen = Seen {
             now: self.now,
             address,
