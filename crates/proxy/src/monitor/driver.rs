@@ -2,14 +2,14 @@
 //! asks the state machine what to check, and reports the results to the pool. Runs on the control
 //! plane's runtime, never on a worker's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::listener::Monitor;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -45,6 +45,8 @@ struct Watch {
     listener: Arc<ListenerState>,
     turns: Turns,
     running: JoinSet<(Order, Result<Sign, Failure>)>,
+    /// The check of each member that has one under way, or waiting for its turn.
+    checks: HashMap<SocketAddr, (u64, AbortHandle)>,
     active: Option<Active>,
 }
 
@@ -81,6 +83,7 @@ impl Monitors {
                 listener,
                 turns,
                 running: JoinSet::new(),
+                checks: HashMap::new(),
                 active: None,
             };
             // Apart: most listeners have no monitor, and need no room for one.
@@ -182,13 +185,14 @@ impl Watch {
                     active.monitor.clone_from(monitor);
                     active.question = question;
                     active.members = members;
+                    self.end_checks(|member| restarts || !active.members.contains(member));
                 }
                 self.active = Some(active);
             }
             (None, Some(_)) => {
                 // The pool takes unmonitored members as up. What was found out must not come back
                 // to life when a monitor does.
-                self.running.abort_all();
+                self.end_checks(|_| true);
                 for member in members {
                     self.listener.pool().set_health(member, Health::Unknown, "");
                 }
@@ -209,14 +213,26 @@ impl Watch {
             if let Some(port) = active.question.port {
                 target.set_port(port.get());
             }
-            self.running.spawn(async move {
+            let check = self.running.spawn(async move {
                 let _turn = turns.take(&owner).await;
                 (order, check(&question, target, limit).await)
             });
+            self.checks.insert(order.member, (order.ticket, check));
         }
     }
 
+    /// Ends the checks of these members: they ask what is not asked any more, and may wait for
+    /// their turn for long.
+    fn end_checks(&mut self, of: impl Fn(&SocketAddr) -> bool) {
+        let ended = self.checks.extract_if(|member, _| of(member));
+        ended.for_each(|(_, (_, check))| check.abort());
+    }
+
     fn take(&mut self, order: Order, result: &Result<Sign, Failure>) {
+        let check = self.checks.get(&order.member);
+        if check.is_some_and(|(ticket, _)| *ticket == order.ticket) {
+            self.checks.remove(&order.member);
+        }
         let Some(active) = &mut self.active else {
             return;
         };

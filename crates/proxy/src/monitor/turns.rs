@@ -27,6 +27,8 @@ const STARTS: usize = 400;
 /// Which checks run and which wait. Pure.
 #[derive(Debug)]
 struct Queue<W> {
+    /// Whether one still waits: those that gave up have no turn, and are not kept.
+    waits: fn(&W) -> bool,
     places: usize,
     running: usize,
     namespaces: BTreeMap<String, Namespace<W>>,
@@ -93,8 +95,9 @@ pub(super) struct Turn {
 // === impl Queue ===
 
 impl<W> Queue<W> {
-    fn new(places: usize, now: Instant) -> Self {
+    fn new(places: usize, waits: fn(&W) -> bool, now: Instant) -> Self {
         Self {
+            waits,
             places: places.max(1),
             running: 0,
             namespaces: BTreeMap::new(),
@@ -120,6 +123,9 @@ impl<W> Queue<W> {
         if line.waiting.is_empty() {
             namespace.order.push_back(service.clone());
         }
+        if line.waiting.len() == line.waiting.capacity() {
+            line.waiting.retain(self.waits);
+        }
         line.waiting.push_back(waiter);
     }
 
@@ -144,6 +150,16 @@ impl<W> Queue<W> {
 
     /// Gives a place to the next one that waits, if there is one for it.
     fn next(&mut self, now: Instant) -> Option<(String, Uid, W)> {
+        loop {
+            let (namespace, service, waiter) = self.first(now)?;
+            if let Some(waiter) = waiter {
+                return Some((namespace, service, waiter));
+            }
+        }
+    }
+
+    /// Gives a place to the first of a Service whose turn it is; to none where all have given up.
+    fn first(&mut self, now: Instant) -> Option<(String, Uid, Option<W>)> {
         let free = self.places.checked_sub(self.running + 1)?;
         self.started.roll(now);
         let left = STARTS.checked_sub(self.started.all + 1)?;
@@ -161,7 +177,10 @@ impl<W> Queue<W> {
         let namespace = self.namespaces.get_mut(&name)?;
         let service = namespace.order.remove(place)?;
         let line = namespace.services.get_mut(&service)?;
-        let waiter = line.waiting.pop_front()?;
+        let gone = line.waiting.iter().take_while(|it| !(self.waits)(it));
+        let gone = gone.count();
+        line.waiting.drain(..gone);
+        let waiter = line.waiting.pop_front();
         line.running += 1;
         if !line.waiting.is_empty() {
             namespace.order.push_back(service.clone());
@@ -171,7 +190,11 @@ impl<W> Queue<W> {
             self.order.push_back(name.clone());
         }
         self.running += 1;
-        self.started.note(&name, &service);
+        if waiter.is_some() {
+            self.started.note(&name, &service);
+        } else {
+            self.leave(&name, &service);
+        }
         Some((name, service, waiter))
     }
 }
@@ -259,7 +282,7 @@ impl Turns {
     /// `runtime`: where those that wait are called.
     pub(super) fn new(places: usize, runtime: Handle) -> Self {
         Self(Arc::new(Inner {
-            queue: Mutex::new(Queue::new(places, now())),
+            queue: Mutex::new(Queue::new(places, |it| !it.is_closed(), now())),
             runtime,
             counts: Mutex::default(),
         }))
@@ -400,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_service_with_endless_checks_leaves_places_for_others() {
-        let mut queue = Queue::new(8, now());
+        let mut queue = Queue::new(8, |_| true, now());
         for number in 0..100 {
             queue.wait("one", &uid("a"), number);
         }
@@ -411,8 +434,26 @@ mod tests {
     }
 
     #[test]
+    fn those_that_gave_up_are_not_kept_and_take_no_turn_of_others() {
+        let mut queue = Queue::new(1000, |number| *number != 0, now());
+        for _ in 0..100_000 {
+            queue.wait("one", &uid("a"), 0);
+        }
+        let kept = |queue: &Queue<u32>| queue.namespaces["one"].services[&uid("a")].waiting.len();
+        assert!(kept(&queue) < 100, "{}", kept(&queue));
+        for number in 1..=STARTS as u32 {
+            queue.wait("one", &uid("a"), number);
+        }
+        assert_eq!(called(&mut queue).len(), STARTS / 2);
+        // One that has only such ones is gone.
+        queue.wait("two", &uid("b"), 0);
+        assert_eq!(called(&mut queue), Vec::<String>::new());
+        assert!(!queue.namespaces.contains_key("two"));
+    }
+
+    #[test]
     fn services_that_wait_have_turns() {
-        let mut queue = Queue::new(1, now());
+        let mut queue = Queue::new(1, |_| true, now());
         for number in 0..3 {
             queue.wait("one", &uid("a"), number);
         }
@@ -428,7 +469,7 @@ mod tests {
 
     #[test]
     fn many_services_of_one_namespace_leave_places_for_another() {
-        let mut queue = Queue::new(8, now());
+        let mut queue = Queue::new(8, |_| true, now());
         for number in 0..100 {
             queue.wait("one", &uid(&format!("a{number}-")), 0);
         }
@@ -444,7 +485,7 @@ mod tests {
     /// ever it can have. Returns how many each had, and the longest wait of the last one.
     fn second(services: &[(&str, &str)], modest: (&str, &str)) -> (Vec<usize>, Duration) {
         let start = now();
-        let mut queue = Queue::new(1000, start);
+        let mut queue = Queue::new(1000, |_| true, start);
         let mut begun = vec![0; services.len()];
         let (mut asked, mut longest) = (None, Duration::ZERO);
         for (number, (namespace, service)) in services.iter().enumerate() {

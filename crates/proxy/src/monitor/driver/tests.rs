@@ -251,6 +251,27 @@ async fn a_silent_member_is_distinguished_from_a_closed_one() {
 }
 
 #[tokio::test]
+async fn checks_of_a_question_that_changed_or_of_members_that_left_do_not_pile_up() {
+    // More than have a turn.
+    let silent: Vec<_> = (0..50)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let members: Vec<_> = silent.iter().map(|it| it.local_addr().unwrap()).collect();
+    let scene = Scene::start(&configuration(Protocol::Tcp, Some(http("/")), &members));
+    let mut most = 0;
+    for number in 0..100 {
+        let path = format!("/{number}");
+        let members = if number % 3 == 2 { &[][..] } else { &members };
+        scene.apply(&configuration(Protocol::Tcp, Some(http(&path)), members));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        most = most.max(scene.monitors.counts().waiting);
+    }
+    assert!((1..=100).contains(&most), "{most}");
+    scene.stop.cancel();
+    scene.monitors.stopped().await;
+}
+
+#[tokio::test]
 async fn a_changed_pool_keeps_what_is_known_and_checks_new_members_at_once() {
     let (first, second) = (Backend::start(500), Backend::start(200));
     let hourly = Monitor {
