@@ -90,7 +90,7 @@ impl<'h, 'b> RequestHead<'h, 'b> {
             // Where a body comes first, the switch could not be distinguished from the body's end.
             upgrade: connection.upgrade
                 && version == Version::Http11
-                && framing == Framing::Empty
+                && framing.is_empty()
                 && fields.may_upgrade(),
         };
         Ok(Some(Self {

@@ -368,6 +368,10 @@ fn upgrades_pass_except_to_http_itself() {
         out,
         "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"
     );
+    // Clients in Go say so of each POST without a body: kubectl exec, docker attach.
+    let (facts, out) = upgrade("Connection: upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n");
+    assert!(facts.upgrade);
+    assert!(out.contains("Upgrade: SPDY/3.1\r\n"), "{out}");
     for fields in [
         "Upgrade: websocket\r\n",
         "Connection: upgrade\r\n",
