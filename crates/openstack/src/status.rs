@@ -160,6 +160,8 @@ fn no_traffic(have: &Observed, balancer: &LoadBalancer, owner: bool) -> Option<R
                 reason.remedy("`openstack loadbalancer listener set --enable` switches it on"),
             );
         }
+        // Octavia reports the load balancer as ERROR for one such pool.
+        Some(Trouble::InPart) => return None,
         _ if alone && serves_none(balancer) => {
             format!("Octavia reports that load balancer {id} reaches no member")
         }
@@ -297,14 +299,18 @@ fn private(have: &Observed, target: &Target, balancer: &LoadBalancer) -> Option<
     )
 }
 
-/// While nothing is found, what is written stays, unless it is about to be replaced.
+/// The marks that outlive a load balancer that is gone.
+const KEPT: [&str; 3] = [LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID, RECORD];
+
+/// While nothing is found, what is written stays: it says which load balancer served, so that no
+/// other is taken for it.
 fn kept_marks(intent: &Intent, found: &Found) -> BTreeMap<String, String> {
     match found {
         Found::Refused(_) => intent.marks.clone(),
         _ => intent
             .marks
             .iter()
-            .filter(|(key, _)| *key == LOAD_BALANCER_ADDRESS || *key == RECORD)
+            .filter(|(key, _)| KEPT.contains(&key.as_str()))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
     }

@@ -25,7 +25,7 @@ fn make(sim: &Stage, service: Service, path: &str, kind: &str, body: Value) -> V
 
 /// A load balancer of default/web as cloud-provider-openstack makes it, with nodes a and b, under a
 /// name.
-fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
+pub fn reference_makes(sim: &Stage, cluster: &str, name: &str) -> Value {
     let member = |name: &str, address: &str| {
         json!({"name": name, "address": address,
         "protocol_port": 30080, "subnet_id": sim.subnet()})

@@ -1,9 +1,12 @@
 //! Floating IPs that a person or another cluster moves between a read of Landfall and its write.
 
+use std::time::Duration;
+
 use http::Method;
 use serde_json::{Map, Value, json};
 
 use crate::addresses::{internal, lb, port_of};
+use crate::adopt::{left_by_reference, reference_makes};
 use crate::create::web;
 use crate::rig::Rig;
 use crate::written::refusal;
@@ -117,4 +120,34 @@ async fn a_floating_ip_of_another_service_that_a_person_attached_outlives_this_o
     assert_eq!(picture.balancers, []);
     assert_eq!(picture.floating_ips.len(), 1);
     assert_eq!(picture.floating_ips[0].port_id, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_cluster_serves_behind_the_address_is_not_deleted_with_the_service() {
+    for adopted in [false, true] {
+        let mut rig = Rig::new("");
+        if adopted {
+            left_by_reference(&rig, "c1");
+            rig.restart().await;
+        } else {
+            rig.apply(web()).await;
+        }
+        let ours = rig.picture().await.balancers[0].id.to_string();
+        // Its address goes to the same Service of another cluster, which has no marks, and what
+        // served it here is deleted. Without nodes it can't be made again.
+        let green = reference_makes(&rig.sim, "green", "kube_service_green_default_web");
+        let port = Id::new(green["vip_port_id"].as_str().unwrap());
+        rig.sim.edit(only(&rig).await.id.as_str(), moved_to(&port));
+        rig.cluster.remove_node("a");
+        rig.cluster.remove_node("b");
+        rig.sim.delete(&ours);
+        rig.wait(Duration::from_secs(900)).await;
+        rig.delete("web").await;
+        assert!(rig.cluster.service("web").is_none(), "{adopted}");
+        let picture = rig.picture().await;
+        assert_eq!(picture.balancers.len(), 1, "{adopted}");
+        assert_eq!(picture.balancers[0].name, "kube_service_green_default_web");
+        assert_eq!(picture.floating_ips.len(), 1, "{adopted}");
+        assert_eq!(picture.floating_ips[0].port_id, Some(port));
+    }
 }
