@@ -59,19 +59,19 @@ impl OpenStack {
         result.map_err(|error| {
             tracing::debug!(%step, %error, "refused");
             let mut failure = failure(&error);
-            if is_lasting(&error)
-                && let Some(option) = option_of(step, &error, self.joins(step))
-            {
+            let key = refusal::key(step);
+            let now = Instant::now();
+            let is_failure = error.kind == ErrorKind::Unavailable;
+            let fails = |key: &refusal::Key| self.memory().attempts.fail(key, now);
+            let is_lasting = is_lasting(&error) || (is_failure && key.as_ref().is_some_and(fails));
+            if is_lasting && let Some(option) = option_of(step, &error, self.joins(step)) {
                 failure.reason = failure.reason.at(option);
             }
-            if is_lasting(&error)
-                && let (Some(key), Some(load_balancer)) = (refusal::key(step), step.locks())
-            {
-                let now = Instant::now();
+            if is_lasting && let (Some(key), Some(load_balancer)) = (key, step.locks()) {
                 let reason = failure.reason.clone();
                 self.memory()
                     .attempts
-                    .refuse(load_balancer, key, reason, now);
+                    .refuse(load_balancer, key, (reason, is_failure), now);
             }
             // What the cloud does not give of addresses and groups keeps nothing else from being
             // done.

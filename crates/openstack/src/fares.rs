@@ -13,6 +13,8 @@ pub(crate) enum Trouble {
     SwitchedOff(Id),
     /// No pool reaches a member.
     NoMember,
+    /// Some pools reach members, others none, and the Service carries traffic.
+    InPart,
 }
 
 /// The troubles in one load balancer, by the tag of the Service; the empty tag is that of the
@@ -49,6 +51,19 @@ pub(crate) fn trouble_of<'a>(troubles: &'a Troubles, tags: &[&str]) -> Option<&'
     tags.iter().find_map(|tag| troubles.get(*tag))
 }
 
+/// Returns whether pools reach members while others reach none: Octavia reports a load balancer as
+/// ERROR for one such pool, however the others fare.
+pub(crate) fn reaches_in_part(pools: &[Pool]) -> bool {
+    let is = |status: OperatingStatus| move |pool: &Pool| pool.operating_status == status;
+    let reaches = |pool: &Pool| {
+        !matches!(
+            pool.operating_status,
+            OperatingStatus::Error | OperatingStatus::Offline
+        )
+    };
+    pools.iter().any(is(OperatingStatus::Error)) && pools.iter().any(reaches)
+}
+
 fn pool_of<'a>(listener: &Listener, pools: &'a [Pool]) -> Option<&'a Pool> {
     pools.iter().find(|pool| {
         listener.default_pool_id.as_ref() == Some(&pool.id)
@@ -80,7 +95,12 @@ impl Tally {
 
     fn trouble(self) -> Option<Trouble> {
         let off = self.switched_off.map(Trouble::SwitchedOff);
-        off.or((self.unreached && !self.reached).then_some(Trouble::NoMember))
+        let trouble = if self.reached {
+            Trouble::InPart
+        } else {
+            Trouble::NoMember
+        };
+        off.or(self.unreached.then_some(trouble))
     }
 }
 
@@ -119,7 +139,7 @@ mod tests {
         assert_eq!(found, [(one.to_owned(), Trouble::NoMember)].into());
         assert_eq!(
             troubles_of(&[(one, true, "ERROR"), (one, true, "ONLINE")]),
-            [].into()
+            [(one.to_owned(), Trouble::InPart)].into()
         );
         // What has no tag of a Service is the owner's.
         let found = troubles_of(&[("mine", true, "ERROR")]);

@@ -53,6 +53,8 @@ pub struct Observed {
     /// The tags by which others say that they use the load balancer, where something of it may have
     /// to go.
     pub(crate) others: Vec<String>,
+    /// That a pool of a load balancer in ERROR reaches members, though another one reaches none.
+    pub(crate) serves_in_part: bool,
     /// The tags of the listeners, where the load balancer may have to go with everything in it.
     pub(crate) listener_tags: Vec<String>,
     /// The certificates of the Service's Secrets.

@@ -94,6 +94,7 @@ impl OpenStack {
             lacking: None,
             leaving: HashSet::new(),
             others: Vec::new(),
+            serves_in_part: false,
             listener_tags: Vec::new(),
             certificates: CertificateView::default(),
             trouble,

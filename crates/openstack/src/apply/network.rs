@@ -262,15 +262,12 @@ impl OpenStack {
         body: Option<&Value>,
         revision: Option<u64>,
     ) -> Result<Option<FloatingIp>, ApiError> {
-        match body {
-            Some(body) => {
-                let updated = self.cloud.update_floating_ip(id, body, revision);
-                updated.await.map(Some)
-            }
-            None => {
-                let deleted = self.cloud.delete_floating_ip(id, revision);
-                deleted.await.map(|()| None)
-            }
+        if let Some(body) = body {
+            let updated = self.cloud.update_floating_ip(id, body, revision);
+            updated.await.map(Some)
+        } else {
+            let deleted = self.cloud.delete_floating_ip(id, revision);
+            deleted.await.map(|()| None)
         }
     }
 

@@ -17,6 +17,8 @@ use crate::step::Step;
 pub(crate) struct AttemptLog {
     /// Writes, until they are accepted or long over.
     writes: HashMap<Key, RefusedWrite>,
+    /// Writes at which the cloud failed, how often in a row, and when last.
+    failed: HashMap<Key, (u32, Instant)>,
     /// Algorithms, by pool.
     algorithms: HashMap<Id, RefusedAlgorithm>,
     /// Load balancers of which the cloud takes no failover, or that none has repaired.
@@ -37,6 +39,8 @@ struct RefusedWrite {
     reason: Reason,
     times: u32,
     at: Instant,
+    /// The cloud may be well again at any time: the pauses don't grow.
+    is_failure: bool,
 }
 
 /// An algorithm that Octavia refused to a pool.
@@ -71,6 +75,11 @@ const UNATTACHABLE: Duration = Duration::from_secs(3600);
 const REST: Duration = Duration::from_secs(5);
 /// The longest such pause.
 const LONGEST_REST: Duration = Duration::from_secs(300);
+/// So often in a row the cloud may fail at a write before it counts as refused: drivers answer 500
+/// for what they never take.
+const FAILURES: u32 = 4;
+/// Failures that are further apart are none in a row.
+const APART: Duration = Duration::from_secs(3600);
 /// So many failovers of a load balancer may fail before it is recreated.
 const FAILOVERS: u32 = 3;
 
@@ -98,7 +107,13 @@ impl AttemptLog {
     }
 
     /// Notes that a write was refused.
-    pub(crate) fn refuse(&mut self, balancer: &Id, key: Key, reason: Reason, now: Instant) {
+    pub(crate) fn refuse(
+        &mut self,
+        balancer: &Id,
+        key: Key,
+        (reason, is_failure): (Reason, bool),
+        now: Instant,
+    ) {
         let fresh = |it: &RefusedWrite| now.saturating_duration_since(it.at) < FORGOTTEN;
         self.writes.retain(|_, it| fresh(it));
         let times = self.writes.get(&key).map_or(0, |it| it.times);
@@ -107,6 +122,7 @@ impl AttemptLog {
             reason,
             times: times.saturating_add(1),
             at: now,
+            is_failure,
         };
         let pool = pool_of_members(&key).map(str::to_owned);
         self.writes.insert(key, refused);
@@ -131,16 +147,32 @@ impl AttemptLog {
         }
     }
 
+    /// Notes that the cloud failed at a write. Returns whether it does so again and again.
+    pub(crate) fn fail(&mut self, key: &Key, now: Instant) -> bool {
+        self.failed
+            .retain(|_, (_, at)| now.saturating_duration_since(*at) < APART);
+        let (times, at) = self.failed.entry(key.clone()).or_insert((0, now));
+        (*times, *at) = (times.saturating_add(1), now);
+        *times >= FAILURES
+    }
+
     /// Notes that a write was accepted.
     pub(crate) fn accept(&mut self, key: &Key) {
         self.writes.remove(key);
+        self.failed.remove(key);
     }
 
     /// Returns what was refused of a load balancer, and whether it is time to try it again.
     fn refusals(&self, balancer: &Id, now: Instant) -> Refusals {
         let of = self.writes.iter();
         let of = of.filter(|(_, it)| it.balancer == *balancer);
-        let times = |key: &Key, it: &RefusedWrite| if follows_nodes(key) { 1 } else { it.times };
+        let times = |key: &Key, it: &RefusedWrite| {
+            if it.is_failure || follows_nodes(key) {
+                1
+            } else {
+                it.times
+            }
+        };
         let refusals = of.map(|(key, it)| {
             let refusal = Refusal {
                 reason: it.reason.clone(),
@@ -264,7 +296,7 @@ mod tests {
         let balancer = Id::new("lb");
         let mut refuse = |key: String| {
             let reason = Reason::error(Code::OptionNotSupported, "no");
-            log.refuse(&balancer, key, reason, Instant::now());
+            log.refuse(&balancer, key, (reason, false), Instant::now());
         };
         refuse("write pool {}".to_owned());
         refuse("members other 0".to_owned());
@@ -272,7 +304,8 @@ mod tests {
         for write in 0..1000 {
             let reason = Reason::error(Code::OptionNotSupported, "no");
             let at = now + Duration::from_secs(write);
-            log.refuse(&balancer, format!("members pool {write}"), reason, at);
+            let key = format!("members pool {write}");
+            log.refuse(&balancer, key, (reason, false), at);
         }
         assert_eq!(log.writes.len(), MOST_OF_POOL + 2);
         assert!(log.writes.contains_key("members pool 999"));

@@ -22,7 +22,7 @@ pub(super) fn without_refused(
     let mut rebuilt = Vec::new();
     let mut kept = Vec::new();
     let serving = match &have.found {
-        Found::One { balancer, .. } if may_serve(balancer) => Some(balancer),
+        Found::One { balancer, .. } if may_serve(have, balancer) => Some(balancer),
         _ => None,
     };
     plan.steps.retain(|planned| match &planned.step {

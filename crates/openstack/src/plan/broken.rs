@@ -20,7 +20,7 @@ pub(super) fn broken(
     plan: &mut Plan<Step>,
 ) {
     let shared = !have.others.is_empty();
-    if shared || is_published(intent, balancer) || may_serve(balancer) {
+    if shared || is_published(intent, balancer) || may_serve(have, balancer) {
         fail_over(balancer, plan);
     } else {
         plan.push(
@@ -58,12 +58,13 @@ pub(super) fn is_published(intent: &Intent, balancer: &LoadBalancer) -> bool {
 
 /// Whether a load balancer that Octavia has given up may go on to carry traffic. It says of the
 /// members, and of what its own machines report, how the load balancer fares; only two words
-/// mean that no client is served.
-pub(crate) fn may_serve(balancer: &LoadBalancer) -> bool {
-    !matches!(
-        balancer.operating_status,
-        OperatingStatus::Error | OperatingStatus::Offline
-    )
+/// mean that no client is served, and one of them also that some are.
+pub(crate) fn may_serve(have: &Observed, balancer: &LoadBalancer) -> bool {
+    match balancer.operating_status {
+        OperatingStatus::Error => have.serves_in_part,
+        OperatingStatus::Offline => false,
+        _ => true,
+    }
 }
 
 /// That a load balancer is in ERROR, and that a Service can't leave it to those that share it.
@@ -101,6 +102,7 @@ pub(crate) fn not_rebuilt(id: &Id, others: &[String]) -> Reason {
 pub(crate) fn held(balancer: &LoadBalancer) -> Reason {
     let status = match balancer.operating_status.as_str() {
         "" => "nothing",
+        "ERROR" => "ERROR because of some of its pools, while others reach members",
         status => status,
     };
     Reason::error(

@@ -4,8 +4,9 @@ use landfall_model::{Code, Intent, Reason};
 
 use super::ObserveError;
 use crate::client::ApiError;
+use crate::fares::reaches_in_part;
 use crate::names::{INTERNAL_PREFIX, Names, listed};
-use crate::objects::{FloatingIp, LoadBalancer, Provisioning};
+use crate::objects::{FloatingIp, LoadBalancer, OperatingStatus, Provisioning};
 use crate::observed::{Found, Goal, Observed};
 use crate::ownership::floating_ips::FloatingIpQuery;
 use crate::provider::OpenStack;
@@ -65,6 +66,10 @@ impl OpenStack {
             // What is in ERROR can't be left, so that there is nothing to wait for.
             let leaving = self.memory().leaving();
             have.others.retain(|tag| !leaving.contains(tag));
+            if balancer.operating_status == OperatingStatus::Error {
+                let pools = self.cloud.pools(Some(&balancer.id)).await?;
+                have.serves_in_part = reaches_in_part(&pools);
+            }
         }
         let Some(attached) = unwanted.filter(|_| !have.others.is_empty()) else {
             return Ok(());

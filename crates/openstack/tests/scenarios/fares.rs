@@ -109,6 +109,22 @@ async fn of_services_that_share_one_only_that_has_no_traffic_whose_pools_reach_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn traffic_flows_while_one_of_several_pools_reaches_members() {
+    let mut rig = Rig::new("create-monitor=true");
+    rig.apply(crate::each_write::service(0..2)).await;
+    let id = only_balancer(&rig).await;
+    let failing = json!({"operating_status": "ERROR"});
+    // Octavia says so of a load balancer as soon as one pool reaches none.
+    rig.sim.relabel(&id, &failing);
+    rig.sim.relabel(&pool_at(&rig, 81).await, &failing);
+    rig.wait(AUDIT).await;
+    assert!(flows(&rig, "web"), "{}", refusal(&rig, "web"));
+    rig.sim.relabel(&pool_at(&rig, 80).await, &failing);
+    rig.wait(AUDIT).await;
+    assert!(!flows(&rig, "web"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_listener_or_pool_that_is_switched_off_by_hand_is_reported_and_left() {
     let (rig, _) = crate::sharing::shared("").await;
     let listener = rig.picture().await.listener_at(8080).id.to_string();

@@ -104,7 +104,7 @@ async fn one_that_may_not_be_failed_over_is_recreated_behind_the_same_floating_i
 }
 
 /// Octavia gives a load balancer up, and says so of its traffic.
-fn fail(rig: &Rig, id: &str, operating: &str) {
+pub fn fail(rig: &Rig, id: &str, operating: &str) {
     rig.sim.set_status(id, "ERROR");
     rig.sim.edit(id, |row| {
         row.insert("operating_status".to_owned(), operating.into());

@@ -21,6 +21,7 @@ mod create;
 mod dual;
 mod each_flow;
 mod each_write;
+mod failing;
 mod fares;
 mod few_calls;
 mod follow;
