@@ -122,20 +122,19 @@ fn resolve_version(
     validate_options(&scene, &reading, &mut findings);
     let address = address::spec(&scene, &mut findings);
     let allowed = sources::of_service(&scene, &mut findings);
-    let mut resolver = members::MemberResolver::gather(&scene);
+    // Nodes need none.
+    let pods = (scene.target == Target::Pod).then(|| world.slices_of(&service.key));
+    let slices: Vec<_> = pods.into_iter().flatten().collect();
+    let mut resolver = members::MemberResolver::gather(&scene, &slices);
     let mut listeners = Vec::new();
     for (index, port) in service.ports.iter().enumerate() {
-        listeners.extend(listener::build(
-            &scene,
-            index,
-            port,
-            &allowed,
-            &mut resolver,
-            &mut findings,
-        ));
+        let built = listener::build(&scene, index, port, &allowed, &mut resolver, &mut findings);
+        resolver.collected += built.as_ref().map_or(0, |it| it.pool.members.len());
+        listeners.extend(built);
     }
+    resolver.leave_out_idle(&scene);
     listeners.sort_by_key(|listener| listener.key);
-    limits::bound_members(&scene, &mut listeners, &mut findings);
+    limits::bound_members(&scene, &mut listeners, resolver.skipped, &mut findings);
     resolver.remark(&scene, &listeners, &mut findings);
     remark_monitors(&reading, &listeners, &mut findings);
     let hostname = scene.options.hostname.as_ref();

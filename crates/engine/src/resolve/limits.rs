@@ -8,8 +8,8 @@ use landfall_model::option::OptionId;
 use landfall_model::provider::Target;
 use landfall_model::{Code, Listener, Reason};
 
-use super::ResolveContext;
 use super::findings::Findings;
+use super::{ResolveContext, members};
 
 /// Validates what a Service asks for by itself.
 pub(super) fn validate(scene: &ResolveContext<'_>, reading: &Reading, findings: &mut Findings<'_>) {
@@ -54,10 +54,12 @@ pub(super) fn validate(scene: &ResolveContext<'_>, reading: &Reading, findings: 
 }
 
 /// Bounds the members of all listeners together. Of an annotation, more are an error; of
-/// EndpointSlices, those beyond the share of a port are left out.
+/// EndpointSlices, those beyond the share of a port are left out. `skipped`: those that were not
+/// even built, because there are too many without them.
 pub(super) fn bound_members(
     scene: &ResolveContext<'_>,
     listeners: &mut [Listener],
+    skipped: usize,
     findings: &mut Findings<'_>,
 ) {
     let given = named(&scene.options.common, scene);
@@ -66,7 +68,8 @@ pub(super) fn bound_members(
         return;
     }
     let most = scene.profile.limits.members_per_service;
-    let count: usize = listeners.iter().map(|it| it.pool.members.len()).sum();
+    let built: usize = listeners.iter().map(|it| it.pool.members.len()).sum();
+    let count = built + skipped;
     if count <= most {
         return;
     }
@@ -83,7 +86,7 @@ pub(super) fn bound_members(
         findings.push(findings.at(reason, &given));
         return;
     }
-    let share = (most / listeners.len().max(1)).max(1);
+    let share = members::share(scene);
     for listener in &mut *listeners {
         listener.pool.members.truncate(share);
     }

@@ -15,7 +15,7 @@ use landfall_model::{Code, Pool, Protocol, Reason};
 use super::findings::Findings;
 use super::layers::{Choice, Layers};
 use super::members::MemberResolver;
-use super::ports::carries_sctp;
+use super::ports::has_listener;
 use super::secrets::certificates;
 use super::tls::{self, TowardMembers};
 use super::{ResolveContext, bounds, chooses_target, monitor, protection, sources};
@@ -31,10 +31,10 @@ pub(super) fn build(
     index: usize,
     port: &ServicePort,
     allowed: &AllowedSources,
-    resolver: &mut MemberResolver,
+    resolver: &mut MemberResolver<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<Listener> {
-    if port.protocol == Protocol::Sctp && !carries_sctp(scene.profile) {
+    if !has_listener(scene.profile, port.protocol) {
         return None;
     }
     let own = scene.options.own(port);

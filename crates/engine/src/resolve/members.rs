@@ -1,6 +1,7 @@
 //! The members of the pool of a port, and the endpoints that are left out, with reasons.
 
 mod node_ports;
+mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,16 +12,25 @@ use landfall_model::dialect::{EndpointSpec, MemberRef};
 use landfall_model::intent::LeftOut;
 use landfall_model::provider::Target;
 use landfall_model::reach::{ForbiddenAddress, NamedBy};
-use landfall_model::reason::Origin;
-use landfall_model::rows::{Endpoint, Family, ServicePort, SlicePort, SliceRow};
+use landfall_model::rows::{Endpoint, ServicePort, SliceRow};
 use landfall_model::{Code, Listener, Member, Reason, Severity};
 
 use super::ResolveContext;
 use super::findings::Findings;
 use super::layers::Layers;
+pub(super) use pods::share;
 
 /// What is known of members while the ports of a Service are resolved one after the other.
-pub(super) struct MemberResolver {
+pub(super) struct MemberResolver<'a> {
+    slices: &'a [SliceRow],
+    /// Endpoints of slices that can be members, sorted by address.
+    serving: Vec<Serving<'a>>,
+    /// The slices that have a port of the Service: a number of it, and where it is checked.
+    matched: BTreeMap<usize, (NonZeroU16, Option<NonZeroU16>)>,
+    /// How many members the listeners have so far.
+    pub(super) collected: usize,
+    /// How many more they would have, had they not been bounded.
+    pub(super) skipped: usize,
     /// All endpoints that a name or an address could mean.
     known: BTreeSet<MemberRef>,
     /// Endpoints that are in no pool. The same endpoint for the same reason is reported once,
@@ -32,26 +42,27 @@ pub(super) struct MemberResolver {
     barred: BTreeMap<IpAddr, ForbiddenAddress>,
 }
 
+/// An endpoint of a slice that can be a member.
+#[derive(Clone, Copy)]
+struct Serving<'a> {
+    address: IpAddr,
+    slice: usize,
+    endpoint: &'a Endpoint,
+    draining: bool,
+}
+
 /// How many unknown members a reason lists.
 const MAX_LISTED: usize = 5;
 
-/// Whether an endpoint serves.
-enum Verdict {
-    Serves,
-    Drains,
-    LeftOut(&'static str),
-}
-
 // === impl MemberResolver ===
 
-impl MemberResolver {
-    /// All endpoints, before any port is checked.
-    pub(super) fn gather(scene: &ResolveContext<'_>) -> Self {
+impl<'s> MemberResolver<'s> {
+    /// Gathers all endpoints, before any port is checked. `slices`: those of the Service.
+    pub(super) fn gather(scene: &ResolveContext<'_>, slices: &'s [SliceRow]) -> Self {
         let mut known = BTreeSet::new();
         match scene.target {
             Target::Pod => {
-                let slices = scene.world.slices_of(&scene.service.key);
-                for endpoint in slices.flat_map(|slice| slice.endpoints) {
+                for (_, endpoint) in pods::endpoints(slices) {
                     known.insert(MemberRef::Address(endpoint.address.to_canonical()));
                     known.extend(endpoint.name.as_deref().map(name_of));
                 }
@@ -64,6 +75,11 @@ impl MemberResolver {
             }
         }
         Self {
+            slices,
+            serving: pods::serving(scene, slices),
+            matched: BTreeMap::new(),
+            collected: 0,
+            skipped: 0,
             known,
             left_out: BTreeMap::new(),
             named: BTreeMap::new(),
@@ -84,6 +100,11 @@ impl MemberResolver {
         let mut members = match (literal, scene.target) {
             (Some((specs, given)), _) => {
                 let named = (specs.as_slice(), given.annotation.as_str());
+                if !scene.previous && self.bound(scene).is_some() {
+                    // The Service is refused, whatever they are.
+                    self.skipped += specs.len();
+                    return Vec::new();
+                }
                 self.literal(scene, named, check, findings)
             }
             (None, Target::Pod) => self.pods(scene, port, check),
@@ -178,7 +199,7 @@ impl MemberResolver {
         });
     }
 
-    fn note_named<'a>(&mut self, annotation: &str, named: impl IntoIterator<Item = &'a MemberRef>) {
+    fn note_named<'m>(&mut self, annotation: &str, named: impl IntoIterator<Item = &'m MemberRef>) {
         self.named
             .entry(annotation.to_owned())
             .or_default()
@@ -220,65 +241,6 @@ impl MemberResolver {
         }
         members
     }
-
-    /// Members from EndpointSlices. An endpoint may stand in several slices while Kubernetes moves
-    /// it; the best that is said of it counts.
-    fn pods(
-        &mut self,
-        scene: &ResolveContext<'_>,
-        port: &ServicePort,
-        check: Option<NonZeroU16>,
-    ) -> BTreeMap<SocketAddr, Member> {
-        let service = scene.service;
-        let mut members: BTreeMap<SocketAddr, Member> = BTreeMap::new();
-        let mut idle: Vec<(SocketAddr, &Endpoint, &'static str, Option<Origin>)> = Vec::new();
-        let slices: Vec<SliceRow> = scene.world.slices_of(&service.key).collect();
-        for slice in &slices {
-            let number = match slice_port(slice, port, &service.families) {
-                Ok(number) => number,
-                Err(reason) => {
-                    if !slice.endpoints.is_empty() || slice.family.is_none() {
-                        let name = format!("slice {}", slice.key.name());
-                        self.leave_out(name, None, reason.origin(origin(slice)));
-                    }
-                    continue;
-                }
-            };
-            for endpoint in &slice.endpoints {
-                let address = SocketAddr::new(endpoint.address.to_canonical(), number.get());
-                if let Err(why) = validate_member(scene, address, check, NamedBy::Slice) {
-                    self.barred.insert(address.ip(), why);
-                    let reason = barred_reason(why).origin(origin(slice));
-                    let endpoint_text = endpoint.address.to_string();
-                    self.leave_out(endpoint_text, endpoint.name.as_deref(), reason);
-                    continue;
-                }
-                let draining = match validate(endpoint, service.publish_not_ready) {
-                    Verdict::Serves => false,
-                    Verdict::Drains => true,
-                    Verdict::LeftOut(why) => {
-                        idle.push((address, endpoint, why, origin(slice)));
-                        continue;
-                    }
-                };
-                let member = members.entry(address).or_insert_with(|| Member {
-                    draining,
-                    ..Member::new(address)
-                });
-                member.draining &= draining;
-                member.node = member.node.take().or_else(|| endpoint.node.clone());
-                member.name = member.name.take().or_else(|| endpoint.name.clone());
-            }
-        }
-        for (address, endpoint, why, origin) in idle {
-            if !members.contains_key(&address) {
-                let reason = Reason::info(Code::EndpointIgnored, why).origin(origin);
-                let endpoint_text = endpoint.address.to_string();
-                self.leave_out(endpoint_text, endpoint.name.as_deref(), reason);
-            }
-        }
-        members
-    }
 }
 
 fn validate_member(
@@ -291,12 +253,6 @@ fn validate_member(
     rules.validate(member, check, by, |address, asks_machine| {
         scene.world.ours(address, asks_machine)
     })
-}
-
-/// Why an endpoint is in no pool.
-fn barred_reason(why: ForbiddenAddress) -> Reason {
-    Reason::warning(Code::MemberNotAllowed, format!("its address {}", why.why()))
-        .remedy(why.remedy())
 }
 
 /// What is said on the Service of endpoints that may not be members: the first by name, and how
@@ -322,86 +278,6 @@ fn refs_to(member: &Member) -> Vec<MemberRef> {
         .into_iter()
         .chain([MemberRef::Address(member.address.ip())])
         .collect()
-}
-
-fn origin(slice: &SliceRow) -> Option<Origin> {
-    slice.source.as_ref().map(|source| source.document.clone())
-}
-
-fn validate(endpoint: &Endpoint, publish_not_ready: bool) -> Verdict {
-    if endpoint.ready {
-        return Verdict::Serves;
-    }
-    match (endpoint.terminating, endpoint.serving) {
-        (true, true) => Verdict::Drains,
-        _ if publish_not_ready => Verdict::Serves,
-        (true, false) => Verdict::LeftOut("terminating and no longer serving"),
-        (false, _) => Verdict::LeftOut("not ready"),
-    }
-}
-
-/// The number behind a Service's port in a slice.
-fn slice_port(
-    slice: &SliceRow,
-    port: &ServicePort,
-    families: &[Family],
-) -> Result<NonZeroU16, Box<Reason>> {
-    let Some(family) = slice.family else {
-        return Err(ignored(
-            "its addresses are names (FQDN), and names are not resolved",
-            "write a slice of type IPv4 or IPv6",
-        ));
-    };
-    if !families.contains(&family) {
-        return Err(ignored(
-            format!("its addresses are {family}, which is no family of the Service"),
-            format!("add {family} to spec.ipFamilies"),
-        ));
-    }
-    let called = match port.name.as_str() {
-        "" => "an unnamed port".to_owned(),
-        name => format!("a port named {name}"),
-    };
-    let same = |other: &&SlicePort| other.name == port.name && other.protocol == port.protocol;
-    let Some(found) = slice.ports.iter().find(same) else {
-        return Err(ignored(
-            format!("it lacks {called} ({})", port.protocol),
-            format!(
-                "{}; ports are matched by name and protocol",
-                ports_of(slice)
-            ),
-        ));
-    };
-    found.port.ok_or_else(|| {
-        ignored(
-            format!("it has no number for {called}"),
-            "write the number into the slice",
-        )
-    })
-}
-
-/// Boxed, because it travels in a `Result`.
-#[expect(
-    clippy::unnecessary_box_returns,
-    reason = "every caller would box it: an unboxed error makes its Result very large"
-)]
-fn ignored(message: impl Into<String>, remedy: impl Into<String>) -> Box<Reason> {
-    Box::new(Reason::warning(Code::EndpointIgnored, message).remedy(remedy))
-}
-
-fn ports_of(slice: &SliceRow) -> String {
-    let names: Vec<String> = slice
-        .ports
-        .iter()
-        .map(|port| match port.name.as_str() {
-            "" => format!("unnamed ({})", port.protocol),
-            name => format!("{name} ({})", port.protocol),
-        })
-        .collect();
-    if names.is_empty() {
-        return "the slice has no ports".to_owned();
-    }
-    format!("the slice has {}", names.join(", "))
 }
 
 fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {

@@ -36,7 +36,7 @@ pub(super) fn validate(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) 
     let mut by_key = BTreeMap::new();
     let mut by_name = BTreeMap::new();
     for (index, port) in service.ports.iter().enumerate() {
-        if port.protocol == Protocol::Sctp && !carries_sctp(scene.profile) {
+        if !has_listener(scene.profile, port.protocol) {
             findings.push(
                 Reason::error(Code::ProtocolNotSupported, "SCTP is not supported")
                     .at(format!("spec.ports[{index}].protocol"))
@@ -84,6 +84,6 @@ pub(super) fn validate(scene: &ResolveContext<'_>, findings: &mut Findings<'_>) 
 }
 
 /// Whether ports of protocol SCTP can have a listener.
-pub(super) fn carries_sctp(profile: &ProviderProfile) -> bool {
-    (profile.support)(OptionId::ProtocolSctp) == Support::Supported
+pub(super) fn has_listener(profile: &ProviderProfile, protocol: Protocol) -> bool {
+    protocol != Protocol::Sctp || (profile.support)(OptionId::ProtocolSctp) == Support::Supported
 }

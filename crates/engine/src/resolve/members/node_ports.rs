@@ -9,7 +9,7 @@ use landfall_model::{Code, Member, Reason};
 use super::MemberResolver;
 use crate::resolve::{ResolveContext, nodes};
 
-impl MemberResolver {
+impl MemberResolver<'_> {
     /// Returns every eligible node with the port's NodePort. Whether a node is `Ready` plays no
     /// role: monitors find out, and Kubernetes' own rule is the same.
     pub(super) fn node_ports(

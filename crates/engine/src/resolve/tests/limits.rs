@@ -1,9 +1,11 @@
 //! Services that ask for more than they may.
 
+use landfall_model::Member;
 use landfall_model::limits::Limits;
 use landfall_testkit::{secret, slice};
 
 use super::*;
+use crate::resolve::members::MemberResolver;
 
 fn limited(limits: Limits) -> ProviderProfile {
     ProviderProfile {
@@ -141,4 +143,73 @@ fn a_check_takes_a_minute_at_most_and_a_longer_timeout_is_reported() {
     };
     let intent = resolve(&service("1h"), &world, &octavia).unwrap();
     assert_eq!(timeout(&intent), Duration::from_hours(1));
+}
+
+#[test]
+fn members_beyond_the_limit_are_counted_and_never_built() {
+    let ports: Vec<(String, u16)> = (1..=200).map(|it| (format!("p{it}"), it)).collect();
+    let crowd = |number: u16| {
+        let empty = slice("web").named(&format!("web-{number}"));
+        let slice = ports
+            .iter()
+            .fold(empty, |it, (name, port)| it.port(name, *port));
+        (0..500).fold(slice, |slice, last| {
+            slice.ready(&format!("10.{number}.{}.{}", last / 250, last % 250 + 1))
+        })
+    };
+    let world = slices([crowd(1), crowd(2)]);
+    let service = ports
+        .iter()
+        .fold(svc("web"), |svc, (name, port)| svc.named_port(name, *port));
+    let row = service.row();
+    let reading = dialect::read(&row.annotations, &row.ports, &one_machine().vocabulary);
+    let profile = limited(Limits {
+        members_per_service: 1000,
+        ..Limits::default()
+    });
+    let scene = ResolveContext {
+        service: &row,
+        world: &world,
+        profile: &profile,
+        options: &reading.options,
+        target: profile.target,
+        certificates: &[],
+        previous: false,
+    };
+    let rows: Vec<_> = world.slices_of(&row.key).collect();
+    let mut findings = Findings::new(&row, Vec::new());
+    let mut resolver = MemberResolver::gather(&scene, &rows);
+    let mut most = 0;
+    for port in &row.ports {
+        let own = scene.options.own(port);
+        let layers = scene.layers(&own);
+        let built = resolver
+            .members(&scene, (port, None), layers, &mut findings)
+            .len();
+        resolver.collected += built;
+        most = resolver.collected.max(most);
+    }
+    // Two ports whole, the others five members each.
+    assert_eq!((most, resolver.skipped), (2 * 1000 + 198 * 5, 198 * 995));
+    let intent = resolve(&row, &world, &profile).unwrap();
+    assert_eq!(
+        of_limits(&intent.remarks)[0].message,
+        "of 200000 members of all ports 199000 are left out: a Service may have 1000"
+    );
+    let listeners = intent.load_balancer.unwrap().listeners;
+    assert!(listeners.iter().all(|it| it.pool.members.len() == 5));
+    assert_eq!(
+        listeners[0].pool.members,
+        listeners[199]
+            .pool
+            .members
+            .iter()
+            .map(|it| {
+                Member {
+                    address: (it.address.ip(), 1).into(),
+                    ..it.clone()
+                }
+            })
+            .collect::<Vec<_>>()
+    );
 }
