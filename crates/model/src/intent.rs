@@ -137,7 +137,7 @@ pub struct Claim {
     pub ports: Vec<ListenerKey>,
 }
 
-/// An endpoint that is in no pool.
+/// An endpoint that is in no pool, or those that are not listed one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftOut {
@@ -148,6 +148,18 @@ pub struct LeftOut {
     pub name: Option<String>,
     /// Why.
     pub reason: Reason,
+    /// How many there are.
+    #[serde(skip_serializing_if = "is_one", default = "single")]
+    pub count: usize,
+}
+
+fn single() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(count: &usize) -> bool {
+    *count == 1
 }
 
 // === impl Intent ===

@@ -3,7 +3,8 @@
 mod node_ports;
 mod pods;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -36,6 +37,10 @@ pub(super) struct MemberResolver<'a> {
     /// Endpoints that are in no pool. The same endpoint for the same reason is reported once,
     /// whatever the port.
     left_out: BTreeMap<(String, String), LeftOut>,
+    /// What stands for each of those, listed or not.
+    noted: HashSet<u64>,
+    /// Those that are not listed, with how much they matter.
+    more: BTreeMap<(Code, Severity), usize>,
     /// Members that annotations speak of.
     named: BTreeMap<String, BTreeSet<MemberRef>>,
     /// Endpoints of slices that may not be members.
@@ -50,6 +55,10 @@ struct Serving<'a> {
     endpoint: &'a Endpoint,
     draining: bool,
 }
+
+/// How many endpoints that are in no pool are listed: they are kept with the Service, and copied
+/// into each view.
+const MAX_LEFT_OUT: usize = 50;
 
 /// How many unknown members a reason lists.
 const MAX_LISTED: usize = 5;
@@ -82,6 +91,8 @@ impl<'s> MemberResolver<'s> {
             skipped: 0,
             known,
             left_out: BTreeMap::new(),
+            noted: HashSet::new(),
+            more: BTreeMap::new(),
             named: BTreeMap::new(),
             barred: BTreeMap::new(),
         }
@@ -184,19 +195,39 @@ impl<'s> MemberResolver<'s> {
         }
     }
 
-    /// The endpoints that are in no pool.
+    /// The endpoints that are in no pool: the first of them one by one, the others counted.
     pub(super) fn left_out(self) -> Vec<LeftOut> {
-        self.left_out.into_values().collect()
+        let more = self.more.into_iter().map(|((code, severity), count)| {
+            let reason = Reason::info(code, "they are left out too, and not listed");
+            LeftOut {
+                endpoint: format!("{count} more"),
+                name: None,
+                reason: Reason { severity, ..reason },
+                count,
+            }
+        });
+        self.left_out.into_values().chain(more).collect()
     }
 
     /// Adds an endpoint to those that are in no pool.
     pub(super) fn leave_out(&mut self, endpoint: String, name: Option<&str>, reason: Reason) {
+        let mut hasher = DefaultHasher::new();
+        (&endpoint, &reason.message).hash(&mut hasher);
+        if !self.noted.insert(hasher.finish()) {
+            return;
+        }
+        if self.left_out.len() >= MAX_LEFT_OUT {
+            *self.more.entry((reason.code, reason.severity)).or_default() += 1;
+            return;
+        }
         let key = (endpoint.clone(), reason.message.clone());
-        self.left_out.entry(key).or_insert_with(|| LeftOut {
+        let left_out = LeftOut {
             endpoint,
             name: name.map(str::to_owned),
             reason,
-        });
+            count: 1,
+        };
+        self.left_out.insert(key, left_out);
     }
 
     fn note_named<'m>(&mut self, annotation: &str, named: impl IntoIterator<Item = &'m MemberRef>) {

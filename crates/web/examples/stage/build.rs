@@ -204,6 +204,7 @@ pub fn left_out(endpoint: &str, name: &str, message: &str) -> LeftOut {
         endpoint: endpoint.to_owned(),
         name: Some(name.to_owned()),
         reason: Reason::info(Code::EndpointIgnored, message),
+        count: 1,
     }
 }
 

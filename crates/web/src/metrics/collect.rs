@@ -102,7 +102,7 @@ impl Snapshot {
         let left_out = services.iter().flat_map(|service| &service.left_out);
         page.gauge(
             &table::LEFT_OUT,
-            left_out.map(|endpoint| (labels([&endpoint.reason.code]), 1)),
+            left_out.map(|it| (labels([&it.reason.code]), it.count as u64)),
         )?;
         let pending = services.iter().flat_map(|service| &service.pending);
         let pending = pending.filter(|line| line.kind.is_change()).count();

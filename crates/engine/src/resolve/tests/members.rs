@@ -21,6 +21,7 @@ fn left_out(endpoint: &str, reason: Reason) -> LeftOut {
         endpoint: endpoint.to_owned(),
         name: None,
         reason,
+        count: 1,
     }
 }
 
@@ -379,4 +380,23 @@ fn a_single_port_that_no_endpoint_serves_is_named() {
     assert_eq!(remarks[0].code, Code::NoReadyEndpoints);
     assert_eq!(remarks[0].field.as_deref(), Some("spec.ports[1]"));
     assert_eq!(remarks[0].value.as_deref(), Some("81/TCP"));
+}
+
+#[test]
+fn of_many_endpoints_that_are_left_out_some_are_listed_and_the_others_counted() {
+    let crowd = |name: &str| {
+        let slice = slice("web").named(name).port("a", 80).port("b", 81);
+        (0..1000).fold(slice, |slice, last| {
+            slice.not_ready(&format!("10.0.{}.{}", last / 250, last % 250 + 1))
+        })
+    };
+    // The same endpoints twice, and for two ports.
+    let world = slices([crowd("web-1"), crowd("web-2")]);
+    let service = svc("web").named_port("a", 80).named_port("b", 81);
+    let intent = resolve(&service.row(), &world, &one_machine()).unwrap();
+    let left_out = intent.load_balancer.unwrap().left_out;
+    assert_eq!(left_out.len(), 51);
+    assert_eq!(left_out.iter().map(|it| it.count).sum::<usize>(), 1000);
+    assert_eq!(left_out[50].endpoint, "950 more");
+    assert_eq!(left_out[50].reason.code, Code::EndpointIgnored);
 }
