@@ -279,7 +279,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let mut audited = clock();
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {
-            self.start_passes();
+            let more = self.start_passes();
             self.handle.metrics.turn(self.queue.depth());
             // What is due while nothing may be done must not wake the loop for ever.
             let due = self.queue.next_due().filter(|_| self.at_work);
@@ -323,6 +323,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     audited = clock();
                 }
                 end = self.audits.join_next() => self.take_audit(end),
+                // Lets whatever else is ready come first.
+                () = tokio::task::yield_now(), if more => {}
             }
         }
         let ended = async {

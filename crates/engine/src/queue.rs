@@ -1,21 +1,30 @@
 //! A queue of keys that wait for work: each at most once, none twice at the same time.
 //!
 //! A key whose time has come waits for a slot of its lane (for a Service: of its provider
-//! instance). A key that must not be taken before a certain time is held until then, whatever is
+//! instance), where namespaces have turns: a namespace with many keys delays those of another one
+//! by few. A key that must not be taken before a certain time is held until then, whatever is
 //! requested meanwhile. A delay debounces: what is pushed again before it is over is one entry.
 //!
 //! A state machine without a clock: every method that depends on time takes `now`. It knows
 //! neither Services nor leaders, so that each role of a process has queues of its own.
 
+mod line;
+
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
+
+pub use line::Turn;
+
+use line::Line;
 
 /// Keys waiting, delayed, held, and being worked on.
 #[derive(Debug)]
 pub struct Queue<K> {
     /// Those whose time has come; it is not known yet whose slots they need.
     ready: VecDeque<K>,
+    /// Those among them that come before all others.
+    first: VecDeque<K>,
     /// All that are in `ready` or in a lane's line.
     is_ready: HashSet<K>,
     delayed: BTreeSet<(Instant, K)>,
@@ -24,6 +33,8 @@ pub struct Queue<K> {
     held: HashMap<K, Instant>,
     running: HashMap<K, Running>,
     lanes: Vec<Lane<K>>,
+    /// The lane that comes next.
+    next_lane: usize,
 }
 
 /// Slots of their own, and the keys that wait for one.
@@ -32,7 +43,7 @@ struct Lane<K> {
     /// Work at the same time.
     slots: usize,
     running: usize,
-    line: VecDeque<K>,
+    line: Line<K>,
 }
 
 /// Work in progress.
@@ -48,19 +59,21 @@ const ROOM: usize = 64;
 
 // === impl Queue ===
 
-impl<K: Clone + Eq + Hash + Ord> Queue<K> {
+impl<K: Clone + Eq + Hash + Ord + Turn> Queue<K> {
     /// An empty queue with a lane for each of these numbers of slots.
     pub fn new(slots: &[usize]) -> Self {
         let lane = |slots: &usize| Lane::new(*slots);
         let lanes = if slots.is_empty() { &[1] } else { slots };
         Self {
             ready: VecDeque::new(),
+            first: VecDeque::new(),
             is_ready: HashSet::new(),
             delayed: BTreeSet::new(),
             due: HashMap::new(),
             held: HashMap::new(),
             running: HashMap::new(),
             lanes: lanes.iter().map(lane).collect(),
+            next_lane: 0,
         }
     }
 
@@ -75,7 +88,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     /// Requests work as soon as possible, before all that is ready already.
     pub fn push_first(&mut self, key: &K) {
         if self.make_ready(key) {
-            self.ready.push_front(key.clone());
+            self.first.push_front(key.clone());
         }
     }
 
@@ -104,13 +117,8 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     pub fn take(&mut self, now: Instant, lane_of: impl Fn(&K) -> usize) -> Option<K> {
         self.ripen(now);
         self.requeue_moved(&lane_of);
-        let mut next = self.next_in_line();
-        while next.is_none()
-            && let Some(key) = self.ready.pop_front()
-        {
-            next = self.admit(key, now, &lane_of);
-        }
-        let (key, lane) = next?;
+        self.line_up(now, &lane_of);
+        let (key, lane) = self.next_in_line(now)?;
         self.is_ready.remove(&key);
         self.held.remove(&key);
         if self.ready.is_empty() && self.ready.capacity() > ROOM {
@@ -196,15 +204,23 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.delayed.insert((at, key.clone()));
     }
 
-    /// The first in the line of any lane that has a free slot.
-    fn next_in_line(&mut self) -> Option<(K, usize)> {
-        self.lanes
-            .iter_mut()
-            .enumerate()
-            .find_map(|(number, lane)| {
-                let key = lane.is_free().then(|| lane.line.pop_front())??;
-                Some((key, number))
-            })
+    /// The first in the line of a lane that has a free slot, lanes in turn. One that is held
+    /// since it got there goes back.
+    fn next_in_line(&mut self, now: Instant) -> Option<(K, usize)> {
+        let lanes = self.lanes.len();
+        for step in 0..lanes {
+            let number = (self.next_lane + step) % lanes;
+            while let Some(lane) = self.lanes.get_mut(number)
+                && lane.is_free()
+                && let Some(key) = lane.line.pop()
+            {
+                if !self.holds_back(&key, now) {
+                    self.next_lane = (number + 1) % lanes;
+                    return Some((key, number));
+                }
+            }
+        }
+        None
     }
 
     /// Lets those at the heads of lines whose lane is another one by now look for it again.
@@ -212,47 +228,54 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         let last = self.lanes.len() - 1;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             while lane.is_free()
-                && let Some(key) = lane.line.front()
+                && let Some(key) = lane.line.peek()
                 && lane_of(key).min(last) != number
-                && let Some(key) = lane.line.pop_front()
+                && let Some(key) = lane.line.pop()
             {
-                self.ready.push_front(key);
+                self.first.push_front(key);
             }
         }
     }
 
-    /// Where a ready key goes: to work, in the line of its lane, or back until its hold is over.
-    fn admit(
-        &mut self,
-        key: K,
-        now: Instant,
-        lane_of: &impl Fn(&K) -> usize,
-    ) -> Option<(K, usize)> {
-        if let Some(&until) = self.held.get(&key)
-            && until > now
-        {
-            self.is_ready.remove(&key);
-            self.push_at(&key, until);
-            return None;
+    /// Puts all that are ready in the lines of their lanes, so that none has to wait until those
+    /// that were in line before have had their turns.
+    fn line_up(&mut self, now: Instant, lane_of: &impl Fn(&K) -> usize) {
+        let last = self.lanes.len() - 1;
+        while let Some(key) = self.first.pop_back() {
+            if !self.holds_back(&key, now)
+                && let Some(lane) = self.lanes.get_mut(lane_of(&key).min(last))
+            {
+                lane.line.push_first(key);
+            }
         }
-        let number = lane_of(&key).min(self.lanes.len() - 1);
-        let lane = self.lanes.get_mut(number)?;
-        if lane.is_free() {
-            return Some((key, number));
+        while let Some(key) = self.ready.pop_front() {
+            if !self.holds_back(&key, now)
+                && let Some(lane) = self.lanes.get_mut(lane_of(&key).min(last))
+            {
+                lane.line.push_back(key);
+            }
         }
-        lane.line.push_back(key);
-        None
+    }
+
+    /// Puts a key that is held back until its hold is over; says whether it is.
+    fn holds_back(&mut self, key: &K, now: Instant) -> bool {
+        let held = self.held.get(key).copied().filter(|until| *until > now);
+        if let Some(until) = held {
+            self.is_ready.remove(key);
+            self.push_at(key, until);
+        }
+        held.is_some()
     }
 }
 
 // === impl Lane ===
 
-impl<K> Lane<K> {
+impl<K: Turn> Lane<K> {
     fn new(slots: usize) -> Self {
         Self {
             slots: slots.max(1),
             running: 0,
-            line: VecDeque::new(),
+            line: Line::new(),
         }
     }
 

@@ -17,11 +17,19 @@ use crate::select::{Classes, Ownership};
 use crate::store::Record;
 use crate::world::World;
 
+/// How many Services are prepared before facts are taken in again.
+const AT_ONCE: usize = 32;
+
 // === impl Engine ===
 
 impl<P: Provider, R: Report> Engine<P, R> {
-    pub(super) fn start_passes(&mut self) {
-        while self.at_work {
+    /// Starts some of those that are due. Returns whether there may be more of them: facts come in
+    /// between, so that a namespace with many delays no other one.
+    pub(super) fn start_passes(&mut self) -> bool {
+        for _ in 0..AT_ONCE {
+            if !self.at_work {
+                return false;
+            }
             let Self {
                 queue,
                 tracked,
@@ -36,13 +44,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 instance.map_or(several, InstanceId::lane)
             };
             let Some(key) = queue.take(clock(), lane_of) else {
-                return;
+                return false;
             };
             match self.prepare(&key) {
                 Some(item) => self.start(key, item),
                 None => self.queue.finish(&key),
             }
         }
+        true
     }
 
     pub(super) fn start(&mut self, key: ServiceKey, item: WorkItem) {

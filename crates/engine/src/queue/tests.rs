@@ -123,6 +123,36 @@ fn a_key_that_waits_for_a_slot_of_a_lane_that_it_left_takes_one_of_its_new_lane(
     assert_eq!(queue.take(now, |_| 1), Some(key("b")));
 }
 
+#[test]
+fn a_namespace_with_many_keys_delays_those_of_another_one_by_one() {
+    let (mut queue, now) = (Queue::new(&[1, 1]), Instant::now());
+    (0..10_000).for_each(|number| queue.push(&key(&format!("crowd-{number}"))));
+    // Some of them are in line already, and one is at work.
+    assert_eq!(take(&mut queue, now), Some(key("crowd-0")));
+    assert_eq!(take(&mut queue, now), None);
+    let other = ServiceKey::new("other", "web");
+    queue.push(&other);
+    queue.finish(&key("crowd-0"));
+    assert_eq!(take(&mut queue, now), Some(key("crowd-1")));
+    queue.finish(&key("crowd-1"));
+    assert_eq!(take(&mut queue, now), Some(other));
+}
+
+#[test]
+fn a_lane_with_many_keys_delays_those_of_another_one_by_one() {
+    let (mut queue, now) = (Queue::new(&[1, 1]), Instant::now());
+    let lane_of = |key: &ServiceKey| usize::from(key.name().starts_with("other"));
+    for name in ["a", "b", "c", "other"] {
+        queue.push(&key(name));
+    }
+    let mut order = Vec::new();
+    while let Some(key) = queue.take(now, lane_of) {
+        order.push(key.name().to_owned());
+        queue.finish(&key);
+    }
+    assert_eq!(order, ["a", "other", "b", "c"]);
+}
+
 #[derive(Clone, Debug)]
 enum Act {
     Push(u8),
