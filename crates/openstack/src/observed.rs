@@ -207,8 +207,10 @@ pub(crate) struct GroupView {
 #[derive(Clone, Debug)]
 pub(crate) struct FormerGroup {
     pub(crate) group: SecurityGroup,
-    /// The ports that have it.
+    /// The ports of our nodes that have it.
     pub(crate) ports: Vec<Port>,
+    /// Whether other ports have it, too: another cluster of that name may rely on it.
+    pub(crate) on_others: bool,
 }
 
 // === impl Attempts ===

@@ -150,10 +150,17 @@ fn leave_shared(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
 }
 
 /// The Service's rules go from groups that the nodes shared when the cluster had another name; with
-/// the last rule, the group goes from the ports, and is deleted.
+/// the last rule, the group goes from our nodes' ports, and is deleted. Where other ports have it,
+/// it stays as it is: Neutron keeps no two equal rules in a group, so that ours may be what lets
+/// load balancers through to the nodes of another cluster of that name.
 fn leave_former(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
     let because = "the cluster's name is another one now";
-    for FormerGroup { group, ports } in &view.former {
+    for FormerGroup {
+        group,
+        ports,
+        on_others,
+    } in &view.former
+    {
         let ingress = || group.rules.iter().filter(|it| it.direction == "ingress");
         if ingress().any(|rule| !have.names.is_of_rule(&rule.description)) {
             for rule in ingress().filter(|rule| have.names.is_of_rule(&rule.description)) {
@@ -162,6 +169,9 @@ fn leave_former(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
             continue;
         }
         push_ports(ports, group, false, because, plan);
+        if *on_others {
+            continue;
+        }
         let step = Step::DeleteGroup {
             group: group.id.clone(),
             name: group.name.clone(),

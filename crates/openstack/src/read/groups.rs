@@ -115,7 +115,9 @@ impl OpenStack {
         } else {
             view.leaving = self.unneeded_ports(&have.names, &view).await?;
         }
-        view.former = self.former_groups(&have.names, &groups).await?;
+        view.former = self
+            .former_groups(&have.names, &groups, &view.node_ports)
+            .await?;
         view.publishes_first = self.publishes_first(spec, have, &view);
         view.exposed = exposed(spec, target, &view, &groups).filter(|_| ovn);
         Ok(Some(view))
@@ -135,11 +137,11 @@ impl OpenStack {
             name: have.names.group.clone(),
             group: find(&have.names.group),
             shared: find(&shared),
-            former: self.former_groups(&have.names, groups).await?,
+            former: self.former_groups(&have.names, groups, &[]).await?,
             frozen,
             ..GroupView::default()
         };
-        if !frozen {
+        if !frozen && view.former.is_empty() {
             self.memory().guarded.remove(have.names.rule_uid());
         }
         self.find_leaving(&mut view, &[]).await?;
@@ -215,16 +217,19 @@ impl OpenStack {
             (true, true) => self.all_groups(ago(FRESH)).await?,
             (false, _) => self.left_groups().await?,
         };
-        self.memory().guarded.remove(have.names.rule_uid());
         let find = |name: &str| groups.iter().find(|it| it.name == name).cloned();
         let mut view = GroupView {
             own: true,
             name: have.names.group.clone(),
             group: find(&have.names.group),
             shared: find(&shared_group(&self.settings.cluster)),
-            former: self.former_groups(&have.names, &groups).await?,
+            former: self.former_groups(&have.names, &groups, &[]).await?,
             ..GroupView::default()
         };
+        // A former group goes from these ports first.
+        if view.former.is_empty() {
+            self.memory().guarded.remove(have.names.rule_uid());
+        }
         if view.group.is_some() {
             // Ports may have got the group a moment ago.
             self.all_ports(ago(self.poll_interval())).await?;

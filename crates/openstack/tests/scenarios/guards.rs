@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::create::web;
 use crate::rig::Rig;
+use crate::two_clusters::neighbour;
 use crate::written::refusal;
 
 const MANAGED: &str = "manage-security-groups=true";
@@ -80,6 +81,38 @@ async fn the_former_group_of_another_cluster_stays() {
     ours.wait(AUDIT).await;
     let old = group(&ours, "landfall-nodes-old").await.unwrap();
     assert!(has(&theirs, "a", &old.id).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renamed_cluster_leaves_its_former_group_to_another_cluster_of_that_name() {
+    let mut ours = per_cluster("");
+    ours.settings.cluster = "old".to_owned();
+    ours.apply(web()).await;
+    ours.kill();
+    // Its rules would equal ours: it has none of its own.
+    let mut theirs = neighbour(&ours, "old", "ks-2");
+    theirs.settings.conf.manage_security_groups = true;
+    theirs.settings.groups = Groups::PerCluster;
+    theirs.apply(svc("theirs").port(80).node_port(30080)).await;
+    theirs.kill();
+    let old = group(&ours, "landfall-nodes-old").await.unwrap();
+    assert!(has(&theirs, "x", &old.id).await);
+    let ingress = old.rules.iter().filter(|it| it.direction == "ingress");
+    assert_eq!(ingress.count(), 1);
+    ours.settings.cluster = "c1".to_owned();
+    ours.restart().await;
+    ours.wait(AUDIT).await;
+    ours.settle().await;
+    let new = group(&ours, "landfall-nodes-c1").await.unwrap();
+    for node in ["a", "b"] {
+        assert!(has(&ours, node, &new.id).await, "{node}");
+        assert!(!has(&ours, node, &old.id).await, "{node}");
+    }
+    for node in ["x", "y"] {
+        assert!(has(&theirs, node, &old.id).await, "{node}");
+    }
+    assert_eq!(group(&ours, "landfall-nodes-old").await, Some(old));
+    assert_eq!(refusal(&ours, "web"), "");
 }
 
 #[tokio::test(start_paused = true)]

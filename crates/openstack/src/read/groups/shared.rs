@@ -61,11 +61,13 @@ impl OpenStack {
         Ok(unneeded.cloned().collect())
     }
 
-    /// The groups that the nodes shared under another name of the cluster.
+    /// The groups that the nodes shared under another name of the cluster. Another cluster may have
+    /// that name still: only ports of these nodes, and of those of other Services, are ours.
     pub(super) async fn former_groups(
         &self,
         names: &Names,
         groups: &[SecurityGroup],
+        nodes: &[Port],
     ) -> Result<Vec<FormerGroup>, ApiError> {
         let Some(cluster) = names.cluster_id() else {
             return Ok(Vec::new());
@@ -90,13 +92,20 @@ impl OpenStack {
             return Ok(Vec::new());
         }
         let ports = self.all_ports(ago(FRESH)).await?;
-        let with_ports = former.into_iter().map(|group| FormerGroup {
-            group: group.clone(),
-            ports: ports
+        let memory = self.memory();
+        let nodes = nodes.iter().map(|port| &port.id);
+        let ours: HashSet<&Id> = nodes.chain(memory.guarded.values().flatten()).collect();
+        let with_ports = former.into_iter().map(|group| {
+            let having = ports
                 .iter()
-                .filter(|port| port.security_groups.contains(&group.id))
-                .cloned()
-                .collect(),
+                .filter(|port| port.security_groups.contains(&group.id));
+            let (having, others): (Vec<&Port>, Vec<&Port>) =
+                having.partition(|port| ours.contains(&port.id));
+            FormerGroup {
+                group: group.clone(),
+                ports: having.into_iter().cloned().collect(),
+                on_others: !others.is_empty(),
+            }
         });
         Ok(with_ports.collect())
     }
