@@ -119,7 +119,7 @@ impl OpenStack {
             .former_groups(&have.names, &groups, &view.node_ports)
             .await?;
         view.publishes_first = self.publishes_first(spec, have, &view);
-        view.exposed = exposed(spec, target, &view, &groups).filter(|_| ovn);
+        view.exposed = exposed(spec, target, &view, &groups, &have.names).filter(|_| ovn);
         Ok(Some(view))
     }
 

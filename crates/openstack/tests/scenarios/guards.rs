@@ -268,3 +268,29 @@ async fn g12_on_ovn_a_wide_rule_of_another_group_is_reported() {
         "{reported:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn g12_on_ovn_a_wide_rule_by_hand_in_the_group_that_all_share_is_reported() {
+    let mut rig = Rig::new(OVN);
+    rig.settings.groups = Groups::PerCluster;
+    rig.apply(web().source_range("192.0.2.0/24")).await;
+    rig.apply(svc("open").port(81).node_port(30081)).await;
+    rig.wait(AUDIT).await;
+    assert_eq!(
+        rig.cluster.messages("LoadBalancerSourceRangesIgnored"),
+        Vec::<String>::new()
+    );
+    let shared = group(&rig, "landfall-nodes-c1").await.unwrap();
+    let rule = json!({"security_group_id": shared.id, "direction": "ingress",
+        "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 30080,
+        "port_range_max": 30080, "remote_ip_prefix": "0.0.0.0/0"});
+    rig.looker().create_rules(&[rule]).await.unwrap();
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    let reported = rig.cluster.messages("LoadBalancerSourceRangesIgnored");
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(
+        reported[0].contains("landfall-nodes-c1") && reported[0].contains("30080"),
+        "{reported:?}"
+    );
+}

@@ -2,18 +2,20 @@
 
 use landfall_model::{Code, LoadBalancerSpec, Protocol, Reason};
 
+use crate::names::Names;
 use crate::objects::{Rule, SecurityGroup};
 use crate::observed::GroupView;
 use crate::read::guarded::is_restricted;
 use crate::target::Target;
 
-/// Returns a warning where another group on a node's port opens a NodePort with source ranges to
-/// all clients.
+/// Returns a warning where a group on a node's port opens a NodePort with source ranges to all
+/// clients, by a rule that is not this Service's.
 pub(super) fn exposed(
     spec: &LoadBalancerSpec,
     target: &Target,
     view: &GroupView,
     groups: &[SecurityGroup],
+    names: &Names,
 ) -> Option<Reason> {
     let restricted = spec.listeners.iter().filter(|it| is_restricted(it));
     let ports: Vec<(Protocol, u16)> = restricted
@@ -24,14 +26,16 @@ pub(super) fn exposed(
             Some((key.protocol, it.pool.members.values().next()?.port))
         })
         .collect();
-    let own = view.group.as_ref().map(|it| &it.id);
+    // Whatever is in a group of the Service's own is replaced by what it wants.
+    let own = view.group.as_ref().filter(|_| view.own).map(|it| &it.id);
     let on_nodes = |group: &&SecurityGroup| {
         let mut ports = view.node_ports.iter();
         Some(&group.id) != own && ports.any(|port| port.security_groups.contains(&group.id))
     };
     let (group, port) = groups.iter().filter(on_nodes).find_map(|group| {
         let open = |(protocol, port): &&(Protocol, u16)| {
-            group.rules.iter().any(|it| opens(it, *protocol, *port))
+            let mut rules = group.rules.iter();
+            rules.any(|it| !names.is_of_rule(&it.description) && opens(it, *protocol, *port))
         };
         Some((group, ports.iter().find(open)?))
     })?;
