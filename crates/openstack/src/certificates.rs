@@ -12,7 +12,7 @@ use landfall_model::{LoadBalancerSpec, Reason};
 use sha2::{Digest, Sha256};
 
 use crate::names::Names;
-use crate::objects::{Container, Id, Listener, id_in};
+use crate::objects::{Container, Id, Listener, Pool, id_in};
 
 /// The certificates of Secrets that concern a Service.
 #[derive(Clone, Debug, Default)]
@@ -54,13 +54,21 @@ pub(crate) fn name_of(names: &Names, certificate: &Certificate) -> String {
     format!("{}{number:032x}", names.certificates())
 }
 
-/// Returns the ids of all secrets and containers that listeners name.
-pub(crate) fn used<'a>(listeners: impl IntoIterator<Item = &'a Listener>) -> BTreeSet<Id> {
-    let references = listeners.into_iter().flat_map(|it| {
+/// Returns the ids of all secrets and containers that listeners and pools name.
+pub(crate) fn used<'a>(
+    listeners: impl IntoIterator<Item = &'a Listener>,
+    pools: impl IntoIterator<Item = &'a Pool>,
+) -> BTreeSet<Id> {
+    let of_listeners = listeners.into_iter().flat_map(|it| {
         let first = it.default_tls_container_ref.iter();
-        first.chain(&it.sni_container_refs)
+        let first = first.chain(&it.sni_container_refs);
+        first.chain(&it.client_ca_tls_container_ref)
     });
-    references.map(|it| id_in(it)).collect()
+    let of_pools = pools.into_iter().flat_map(|it| {
+        let own = it.tls_container_ref.iter();
+        own.chain(&it.ca_tls_container_ref)
+    });
+    of_listeners.chain(of_pools).map(|it| id_in(it)).collect()
 }
 
 /// A chain of certificates, PEM: that of the server, and those that lead to its authority.

@@ -136,6 +136,8 @@ pub struct Listener {
     /// Further certificates, which clients get by the name that they ask for.
     #[serde(deserialize_with = "null_is_default")]
     pub sni_container_refs: Vec<String>,
+    /// The authorities of clients' certificates in Barbican (API 2.8).
+    pub client_ca_tls_container_ref: Option<String>,
     /// The versions of TLS that it speaks (API 2.17).
     pub tls_versions: Option<Vec<String>>,
     /// The ciphers that it knows, in OpenSSL's words (API 2.15).
@@ -174,6 +176,10 @@ pub struct Pool {
     pub operating_status: OperatingStatus,
     /// Whether it is in use; `None`: it is not known.
     pub admin_state_up: Option<bool>,
+    /// Its certificate towards members, in Barbican (API 2.8).
+    pub tls_container_ref: Option<String>,
+    /// The authorities of members' certificates, in Barbican (API 2.8).
+    pub ca_tls_container_ref: Option<String>,
     /// Its protocol.
     pub protocol: PoolProtocol,
     /// How a member is chosen.

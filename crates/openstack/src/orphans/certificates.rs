@@ -6,7 +6,7 @@ use super::{Orphan, OrphanKind, Owner, Project};
 use crate::certificates::used;
 use crate::client::{ApiError, Cloud, ErrorKind};
 use crate::names::CERTIFICATE_PREFIX;
-use crate::objects::{Container, Id, Listener, id_in};
+use crate::objects::{Container, Id, Ref, id_in};
 use crate::settings::Settings;
 
 /// Reads all containers of the project; none where there is no Barbican, or none for us.
@@ -22,8 +22,8 @@ pub(super) async fn read(cloud: &Cloud) -> Result<Vec<Container>, ApiError> {
     }
 }
 
-/// Finds the certificates of Services of this cluster that are gone, which no listener names that
-/// stays. Where the cluster has no id, none is known to be ours.
+/// Finds the certificates of Services of this cluster that are gone, which no listener or pool
+/// names that stays. Where the cluster has no id, none is known to be ours.
 pub(super) fn unowned(
     project: &Project,
     settings: &Settings,
@@ -33,13 +33,13 @@ pub(super) fn unowned(
     let Some(cluster) = &settings.cluster_id else {
         return Vec::new();
     };
-    let stays = |listener: &&Listener| {
-        !listener
-            .loadbalancers
-            .iter()
-            .any(|it| going.contains(&it.id))
-    };
-    let used = used(project.listeners.iter().filter(stays));
+    let stays = |of: &[Ref]| !of.iter().any(|it| going.contains(&it.id));
+    let listeners = project.listeners.iter();
+    let pools = project.pools.iter();
+    let used = used(
+        listeners.filter(|it| stays(&it.loadbalancers)),
+        pools.filter(|it| stays(&it.loadbalancers)),
+    );
     let prefix = format!("{CERTIFICATE_PREFIX}{cluster}_");
     let orphans = project.containers.iter().filter_map(|container| {
         let (service, _) = container.name.strip_prefix(&prefix)?.rsplit_once('_')?;
@@ -76,6 +76,7 @@ mod tests {
 
     use super::super::tests::{settings, web};
     use super::*;
+    use crate::objects::Listener;
 
     fn container(name: &str) -> Container {
         Container {

@@ -73,13 +73,18 @@ impl OpenStack {
         }
         view.unneeded = others(&view);
         if !view.unneeded.is_empty() {
-            // What any listener of the project names stays.
+            // What any listener or pool of the project names stays.
             let listeners = self
                 .lists
                 .listeners
                 .since(Instant::now(), async || self.cloud.listeners(None).await)
                 .await?;
-            let used = used(listeners.iter());
+            let pools = self
+                .lists
+                .pools
+                .since(Instant::now(), async || self.cloud.pools(None).await)
+                .await?;
+            let used = used(listeners.iter(), pools.iter());
             view.unneeded
                 .retain(|it| !used.contains(&id_in(&it.container_ref)));
         }

@@ -271,6 +271,35 @@ async fn what_is_not_the_service_s_or_still_in_use_stays_in_barbican() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_pool_or_the_authorities_of_a_listener_s_clients_name_stays_in_barbican() {
+    let pool = ("pool", "tls_container_ref");
+    let listener = ("listener", "client_ca_tls_container_ref");
+    for (kind, field) in [pool, ("pool", "ca_tls_container_ref"), listener] {
+        let mut rig = rig();
+        rig.apply(https("one")).await;
+        let (reference, _) = certificate(&rig).await;
+        rig.apply(svc("guest").port(81).node_port(31_081)).await;
+        let picture = rig.picture().await;
+        let id = match kind {
+            "pool" => &picture.pool_at(81).id,
+            _ => &picture.listener_at(81).id,
+        };
+        let body = json!({kind: {field: reference}});
+        let path = format!("/v2/lbaas/{kind}s/{id}");
+        let put = rig
+            .sim
+            .hand(Service::LoadBalancer, &Method::PUT, &path, body);
+        put.unwrap();
+        rig.wait(SOON).await;
+        rig.delete("web").await;
+        rig.wait(SOON).await;
+        assert!(rig.cluster.service("web").is_none(), "{field}");
+        let key = rig.sim.payload(&reference, "private_key");
+        assert!(key.is_some(), "{field}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_certificate_that_barbican_refuses_keeps_nothing_else_from_being_done() {
     let plain = || svc("web").named_port("plain", 80).node_port(30_080);
     for (method, path) in [
