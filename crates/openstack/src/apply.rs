@@ -204,8 +204,8 @@ impl OpenStack {
             ErrorKind::Busy if memory.is_merely_busy(&id, now) => Ok(Applied::Later {
                 after: self.poll_interval_with(&memory),
             }),
-            // What the last change deletes is a child of it until that is done, and Octavia looks at
-            // children first.
+            // What the last change deletes is a child of it until that is done, and Octavia checks
+            // for children first.
             ErrorKind::Invalid
                 if matches!(step, Step::DeleteLoadBalancer { .. })
                     && memory.assumed_too_early(&id, now) =>

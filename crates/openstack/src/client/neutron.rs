@@ -83,8 +83,8 @@ impl Cloud {
             .await
     }
 
-    /// Changes a floating IP; `{"port_id": null}` detaches it. With `if_match` only when it is still
-    /// in this revision, else it is `Stale`.
+    /// Changes a floating IP; `{"port_id": null}` detaches it. With `if_match` only when it is
+    /// still in this revision, else it is `Stale`.
     pub async fn update_floating_ip(
         &self,
         id: &Id,

@@ -36,7 +36,7 @@ const RECORDED: &[u64] = &[
     25, 28, 3_063, 3_097,
     // A belief of the model: what ended while it was cut off was known to the others.
     30_281,
-    // Not told apart when they were recorded.
+    // Recorded without a note of which of the two.
     30_761, 30_911, 40_120, 41_224, 41_939, 43_975, 45_741, 47_364, 48_915, 49_111, 49_368,
 ];
 

@@ -87,7 +87,7 @@ pub struct World {
     /// are cut, two nodes hold each other for dead and both announce. Each receives that, and
     /// answers once per 10 s at most (RFC 5227, section 2.4), so that two such nodes do not send
     /// hosts to and fro all the time. The other may thus have announced last, and its end is no
-    /// news: it was dead all along. One that says that it leaves is heard unless it is cut off.
+    /// news: it was dead all along. That a node leaves reaches the others unless it is cut off.
     ended_apart: BTreeSet<(usize, usize, IpAddr)>,
     rules: Rules,
     start: Instant,
