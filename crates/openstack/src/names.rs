@@ -53,12 +53,11 @@ pub fn floating_ip_beside(description: &str) -> Option<String> {
     Some(cut(format!("{FLOATING_IP_MARK}{service}")))
 }
 
-/// The part of a floating IP's description that names its Service; `None`: no Service controller
-/// wrote it. The name of the cluster may change.
-pub(crate) fn service_of_floating_ip(description: &str) -> Option<&str> {
-    let (_, service) = description.split_once(FLOATING_IP_MARK)?;
-    let service = service.split(" from cluster ").next();
-    service.map(str::trim).filter(|it| !it.is_empty())
+/// The Service and the cluster that a floating IP's description names; `None`: no Service
+/// controller wrote it.
+pub(crate) fn owner_of_floating_ip(description: &str) -> Option<(&str, &str)> {
+    let (_, owner) = description.split_once(FLOATING_IP_MARK)?;
+    Some(owner.split_once(" from cluster ").unwrap_or((owner, "")))
 }
 
 /// The names of one Service's objects.

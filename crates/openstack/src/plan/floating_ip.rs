@@ -4,7 +4,7 @@ use landfall_model::plan::{Plan, Upcoming};
 use landfall_model::rows::Family;
 use landfall_model::{Code, Intent, Reason};
 
-use crate::names::{floating_ip_beside, service_of_floating_ip};
+use crate::names::{floating_ip_beside, owner_of_floating_ip};
 use crate::objects::{FloatingIp, Id, LoadBalancer};
 use crate::observed::{Addressing, Observed};
 use crate::requests::{FloatingIpRequest, OrNull};
@@ -212,10 +212,11 @@ pub(crate) fn release(have: &Observed, keep: bool, plan: &mut Plan<Step>) {
     }
 }
 
-/// Whether a Service controller made a floating IP for this Service, or for the one that made the
-/// load balancer: one of another Service that a person attached here is only lent.
+/// Whether a Service controller made a floating IP for this Service, whatever the cluster was
+/// called then, or for any of this cluster: one of another cluster that a person attached here is
+/// only lent.
 fn is_its(have: &Observed, floating_ip: &FloatingIp) -> bool {
-    let Some(service) = service_of_floating_ip(&floating_ip.description) else {
+    let Some((service, cluster)) = owner_of_floating_ip(&floating_ip.description) else {
         return false;
     };
     let balancer = have.found.balancer();
@@ -223,8 +224,8 @@ fn is_its(have: &Observed, floating_ip: &FloatingIp) -> bool {
     let mut its = of_owner
         .iter()
         .chain([&have.names.floating_ip])
-        .filter_map(|description| service_of_floating_ip(description));
-    its.any(|it| it == service)
+        .filter_map(|description| owner_of_floating_ip(description));
+    its.any(|it| it.0 == service || it.1 == cluster)
 }
 
 fn attach(

@@ -11,7 +11,6 @@ use crate::create::web;
 use crate::rig::Rig;
 use crate::written::refusal;
 use landfall_openstack::objects::{FloatingIp, Id};
-use landfall_testkit::svc;
 
 /// Leads a floating IP to the port of a node, as another client does.
 async fn move_to_node(rig: &Rig, floating_ip: &Id) -> Id {
@@ -98,21 +97,17 @@ async fn a_floating_ip_whose_status_changed_since_it_was_read_goes_with_its_serv
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_floating_ip_of_another_service_that_a_person_attached_outlives_this_one() {
+async fn a_floating_ip_of_another_cluster_that_a_person_attached_outlives_the_service() {
     let mut rig = Rig::new("");
-    let kept = svc("api")
-        .port(81)
-        .node_port(30081)
-        .annotated(&lb("keep-floatingip"), "true");
-    rig.apply(kept).await;
-    let lent = only(&rig).await;
-    rig.delete("api").await;
     rig.apply(internal("true")).await;
     let port = rig.picture().await.balancers[0].vip_port_id.clone();
     rig.kill();
-    let body = json!({"port_id": port});
-    let attached = rig.looker().update_floating_ip(&lent.id, &body, None);
-    attached.await.unwrap();
+    let body = json!({
+        "floating_network_id": rig.sim.external_network(),
+        "description": "Floating IP for Kubernetes external service default/api from cluster c2",
+        "port_id": port,
+    });
+    let lent = rig.looker().create_floating_ip(&body).await.unwrap();
     rig.apply(web()).await;
     assert_eq!(rig.published("web"), [lent.floating_ip_address.to_string()]);
     rig.delete("web").await;
