@@ -25,6 +25,7 @@ use crate::names::{
 };
 use crate::objects::{Container, FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
 use crate::ownership::is_made;
+use crate::ownership::proof::is_marked;
 use crate::settings::Settings;
 
 /// An object that no Service owns.
@@ -39,6 +40,9 @@ pub struct Orphan {
     pub name: String,
     /// Whose it was: a clause.
     pub whose: String,
+    /// Whether only its name says that it was this cluster's, and it may serve another one of the
+    /// same name.
+    pub unproven: bool,
 }
 
 /// Kinds of objects, in the order in which they can be deleted.
@@ -137,7 +141,8 @@ async fn is_still(
         find(cloud, settings, owners).await?.orphans
     };
     let same = |it: &Orphan| it.kind == orphan.kind && it.id == orphan.id;
-    Ok(orphans.iter().any(same))
+    let as_sure = |it: &Orphan| orphan.unproven || !it.unproven;
+    Ok(orphans.iter().any(|it| same(it) && as_sure(it)))
 }
 
 /// Deletes an orphan, after a last check whether it still is one; returns whether it was. One that
@@ -183,10 +188,21 @@ async fn remove(cloud: &Cloud, orphan: &Orphan) -> Result<(), ApiError> {
 fn unowned(project: &Project, settings: &Settings, owners: &[Owner]) -> Vec<Orphan> {
     let survey = Survey::new(project, settings, owners);
     let mut orphans = survey.load_balancers();
-    let going: BTreeSet<Id> = orphans.iter().map(|it| it.id.clone()).collect();
-    orphans.extend(survey.floating_ips(&going));
-    orphans.extend(survey.groups(&going));
-    orphans.extend(certificates::unowned(project, settings, owners, &going));
+    let ids = |it: &mut dyn Iterator<Item = &Orphan>| it.map(|it| it.id.clone()).collect();
+    let going: BTreeSet<Id> = ids(&mut orphans.iter());
+    let proven: BTreeSet<Id> = ids(&mut orphans.iter().filter(|it| !it.unproven));
+    let beside = |going: &BTreeSet<Id>| {
+        let mut beside = survey.floating_ips(going);
+        beside.extend(survey.groups(going));
+        beside.extend(certificates::unowned(project, settings, owners, going));
+        beside
+    };
+    // What goes with a load balancer is no surer than it is.
+    let sure = beside(&proven);
+    orphans.extend(beside(&going).into_iter().map(|it| Orphan {
+        unproven: !sure.contains(&it),
+        ..it
+    }));
     orphans.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
     orphans
 }
@@ -249,8 +265,21 @@ impl<'a> Survey<'a> {
             id: it.id.clone(),
             name: it.name.clone(),
             whose: whose(&it.description),
+            unproven: self.may_serve_another(it),
         });
         orphans.collect()
+    }
+
+    /// Whether a load balancer may serve another cluster of this name, as only its name says that it
+    /// was this one's.
+    fn may_serve_another(&self, balancer: &LoadBalancer) -> bool {
+        let mut listeners = self.project.listeners.iter();
+        let mut floating_ips = self.project.floating_ips.iter();
+        let in_it = |it: &Listener| it.loadbalancers.iter().any(|it| it.id == balancer.id);
+        let port = balancer.vip_port_id.as_ref();
+        let serves = listeners.any(in_it)
+            || floating_ips.any(|it| port.is_some() && it.port_id.as_ref() == port);
+        serves && !is_marked(balancer)
     }
 
     /// Whether a load balancer that stays serves the Service of a description. A Service of this
@@ -293,6 +322,7 @@ impl<'a> Survey<'a> {
             id: it.id.clone(),
             name: it.floating_ip_address.to_string(),
             whose: whose(&it.description),
+            unproven: false,
         });
         orphans.collect()
     }
@@ -309,6 +339,7 @@ impl<'a> Survey<'a> {
                     id: group.id.clone(),
                     name: group.name.clone(),
                     whose: whose(&group.description),
+                    unproven: false,
                 });
             }
             // Also where the cluster had another name: rules name it by its id.
@@ -330,6 +361,7 @@ impl<'a> Survey<'a> {
                 id: rule.id.clone(),
                 name: format!("port {}", rule.port_range_min.unwrap_or_default()),
                 whose: format!("of the Service with the UID {uid}"),
+                unproven: false,
             })
         });
         orphans.collect()
@@ -641,6 +673,45 @@ mod tests {
                 usize::from(is_orphan),
                 "{project:?}"
             );
+        }
+    }
+
+    #[test]
+    fn what_serves_and_carries_no_mark_is_not_proven_to_be_of_this_cluster() {
+        const NAME: &str = "kube_service_c1_default_gone";
+        let listener = Listener {
+            id: Id::new("l"),
+            name: format!("listener_0_{NAME}"),
+            loadbalancers: vec![Ref { id: Id::new(NAME) }],
+            ..Listener::default()
+        };
+        let spare = FloatingIp {
+            id: Id::new("f"),
+            floating_ip_address: "192.0.2.1".parse().unwrap(),
+            floating_network_id: Id::new("x"),
+            port_id: None,
+            description: "Floating IP for Kubernetes external service default/gone from cluster c1"
+                .to_owned(),
+            tags: Vec::new(),
+            created_at: None,
+            revision_number: None,
+        };
+        for (listeners, tags, unproven) in [
+            (vec![], &[][..], false),
+            (vec![listener.clone()], &["kube_cluster_id_ks"], false),
+            (vec![listener.clone()], &["landfall_service_u7"], false),
+            (vec![listener.clone()], &[NAME], true),
+            (vec![listener], &[], true),
+        ] {
+            let project = Project {
+                balancers: vec![balancer(NAME, tags)],
+                listeners,
+                floating_ips: vec![spare.clone()],
+                ..Project::default()
+            };
+            let found = unowned(&project, &settings(), &[web()]);
+            let found: Vec<bool> = found.iter().map(|it| it.unproven).collect();
+            assert_eq!(found, [unproven; 2], "{project:?}");
         }
     }
 

@@ -135,6 +135,7 @@ impl Kind for Exoscale {
             id: it.id.to_string(),
             name: it.name,
             whose: it.whose,
+            unproven: false,
         });
         Ok(FoundOrphans {
             orphans: orphans.collect(),

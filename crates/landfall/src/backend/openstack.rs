@@ -159,6 +159,7 @@ impl Kind for OpenStack {
             id: Id::new(&orphan.id),
             name: orphan.name.clone(),
             whose: orphan.whose.clone(),
+            unproven: orphan.unproven,
         };
         Ok(orphans::delete(&self.cloud, &self.settings, &owned(owners), &orphan).await?)
     }
@@ -323,6 +324,7 @@ fn orphan(orphan: orphans::Orphan) -> Orphan {
         id: orphan.id.to_string(),
         name: orphan.name,
         whose: orphan.whose,
+        unproven: orphan.unproven,
     }
 }
 
@@ -357,6 +359,7 @@ mod tests {
             id: Id::new("1"),
             name: name.to_owned(),
             whose: String::new(),
+            unproven: false,
         };
         let group = |name| is_owned_by_uid(&orphan(OrphanKind::SecurityGroup, name), &owners);
         assert!(group("lb-sg-real-shop-web"));

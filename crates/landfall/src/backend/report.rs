@@ -92,6 +92,8 @@ pub struct Orphan {
     pub name: String,
     /// Whose it was: a clause.
     pub whose: String,
+    /// Whether only its name says so, and it may serve another cluster of the same name.
+    pub unproven: bool,
 }
 
 /// What reading a cloud for orphans found.
@@ -151,6 +153,7 @@ impl fmt::Display for Orphan {
             id,
             name,
             whose,
+            ..
         } = self;
         write!(f, "{kind} {name} ({id}), {whose}")
     }

@@ -13,7 +13,8 @@ use super::{ClusterArgs, InstancesArgs, TextOutput};
                  or, if they have none, its name. Owners are Services of type LoadBalancer, and \
                  Services whose load balancer is still being deleted. Name the cluster as its \
                  controller does: objects of cloud-provider-openstack do not distinguish two \
-                 clusters of one name in one project. A floating IP that a Service keeps looks \
+                 clusters of one name in one project. What may serve another cluster of this name \
+                 is listed with --unmarked only. A floating IP that a Service keeps looks \
                  like any other unused one: read the list before you confirm. On Exoscale it \
                  reads Network Load Balancers whose labels name this cluster.\n\n\
                  Exits with 0 if there are none or all were deleted, with 1 otherwise.\n\n\
@@ -45,6 +46,10 @@ pub struct OrphansArgs {
     /// With --delete: don't ask for confirmation, for scripts
     #[arg(short, long, requires = "delete")]
     pub yes: bool,
+    /// Also list load balancers that have listeners or a floating IP and no mark of a cluster, and
+    /// what belongs to them: only names say that they are this cluster's
+    #[arg(long)]
+    pub unmarked: bool,
     /// Exclude floating IPs
     #[arg(long)]
     pub keep_floating_ips: bool,

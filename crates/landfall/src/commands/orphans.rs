@@ -40,6 +40,8 @@ struct Look {
     #[serde(serialize_with = "by_kind")]
     read: Vec<(&'static str, usize)>,
     orphans: Vec<InstanceOrphan>,
+    /// Objects that only --unmarked lists.
+    unmarked: usize,
     #[serde(skip)]
     owners: Owners,
 }
@@ -196,6 +198,9 @@ async fn look(instances: &Instances, source: &Source, args: &OrphansArgs) -> any
         found.retain(|it| !args.keep_floating_ips || it.kind != FLOATING_IP);
         // Two instances may share a project.
         found.retain(|it| seen.insert(it.id.clone()));
+        let all = found.len();
+        found.retain(|it| args.unmarked || !it.unproven);
+        look.unmarked += all - found.len();
         look.orphans
             .extend(found.into_iter().map(|orphan| InstanceOrphan {
                 instance: instance.clone(),
@@ -316,6 +321,7 @@ fn describe(look: &Look) -> String {
                 id,
                 name,
                 whose,
+                ..
             } = &stray.orphan;
             vec![
                 (*kind).to_owned(),
@@ -344,6 +350,14 @@ fn describe(look: &Look) -> String {
         counted(look.orphans.len(), "orphan"),
         counted(look.services, "Service")
     );
+    if look.unmarked > 0 {
+        let _ = writeln!(
+            text,
+            "not listed: {}, of which only the name says that it is this cluster's, and which may \
+            serve another one of this name; --unmarked lists what is not listed",
+            counted(look.unmarked, "object")
+        );
+    }
     text
 }
 
@@ -377,6 +391,7 @@ mod tests {
                     id: "1".to_owned(),
                     name: "kube_service_c1_default_gone".to_owned(),
                     whose: "of default/gone".to_owned(),
+                    unproven: false,
                 },
                 outcome: None,
             }],

@@ -88,7 +88,10 @@ impl Leak {
     }
 
     async fn listed(&self) -> BTreeSet<String> {
-        let ended = self.scene.run("orphans", &["-o", "json"]).await;
+        let ended = self
+            .scene
+            .run("orphans", &["--unmarked", "-o", "json"])
+            .await;
         let reported: Value = serde_json::from_str(&ended.stdout).unwrap();
         let orphans = reported["orphans"].as_array().unwrap();
         let expected = i32::from(!orphans.is_empty());
@@ -103,7 +106,7 @@ impl Leak {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
     let Leak { scene, leaked } = Leak::set().await;
-    let ended = scene.run("orphans", &[]).await;
+    let ended = scene.run("orphans", &["--unmarked"]).await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stderr);
     let reported = ended.stdout;
     for id in &leaked {
@@ -121,11 +124,26 @@ async fn what_a_cluster_has_leaked_is_found_and_nothing_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_serve_another_cluster_of_the_same_name_is_counted_and_stays() {
+    let Leak { scene, leaked } = Leak::set().await;
+    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    let reported = ended.good();
+    assert!(reported.contains("1 orphan among "), "{reported}");
+    assert!(reported.contains("not listed: 3 objects"), "{reported}");
+    let writes = scene.sim.writes();
+    assert_eq!(writes.len(), 1, "{writes:?}");
+    assert!(writes[0].path.ends_with(&leaked[2]), "{writes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_yes_exactly_these_are_deleted() {
     let leak = Leak::set().await;
     let Leak { scene, leaked } = &leak;
     let before = scene.sim.snapshot_foreign();
-    let reported = scene.run("orphans", &["--delete", "--yes"]).await.good();
+    let reported = scene
+        .run("orphans", &["--delete", "--yes", "--unmarked"])
+        .await
+        .good();
     assert_eq!(reported.matches("\ndeleted ").count(), 4, "{reported}");
     assert!(
         reported.ends_with("4 deleted, 0 could not be\n"),
@@ -139,7 +157,10 @@ async fn with_yes_exactly_these_are_deleted() {
     }
     assert_eq!(leak.listed().await, BTreeSet::new());
     // Nothing to do is nothing done.
-    let reported = scene.run("orphans", &["--delete", "--yes"]).await.good();
+    let reported = scene
+        .run("orphans", &["--delete", "--yes", "--unmarked"])
+        .await
+        .good();
     assert!(reported.starts_with("0 orphans among "), "{reported}");
     assert_eq!(scene.sim.writes().len(), 4);
 }
@@ -147,7 +168,7 @@ async fn with_yes_exactly_these_are_deleted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn floating_ips_stay_where_that_is_asked_for() {
     let leak = Leak::set().await;
-    let options = ["--delete", "--yes", "--keep-floating-ips"];
+    let options = ["--delete", "--yes", "--unmarked", "--keep-floating-ips"];
     let reported = leak.scene.run("orphans", &options).await.good();
     assert!(
         reported.ends_with("2 deleted, 0 could not be\n"),
@@ -183,7 +204,12 @@ async fn without_a_terminal_there_is_no_question_and_nothing_is_deleted() {
 async fn asked(scene: &Scene, keys: &str) -> Ended {
     let folder = scene.lab.folder();
     let folder = folder.to_str().unwrap();
-    let arguments = [&["orphans"], &OPTIONS[..], &["--delete", "-f", folder]].concat();
+    let arguments = [
+        &["orphans"],
+        &OPTIONS[..],
+        &["--delete", "--unmarked", "-f", folder],
+    ]
+    .concat();
     let home = scene.lab.path(".");
     process::typed(process::program(&home, &arguments), keys).await
 }
@@ -238,7 +264,9 @@ async fn one_that_can_not_be_deleted_keeps_no_other_from_it() {
         let refused = call.is_write() && call.path.ends_with(&stuck);
         refused.then(|| Fault::status(call.service, 403, "Policy does not allow this request"))
     });
-    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    let ended = scene
+        .run("orphans", &["--delete", "--yes", "--unmarked"])
+        .await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
     let reported = ended.stdout;
     assert!(
@@ -259,7 +287,9 @@ async fn owners_that_can_not_be_read_end_the_command_before_the_cloud_is_asked()
     scene
         .lab
         .write("broken.yaml", "kind: Service\n  metadata:\n");
-    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    let ended = scene
+        .run("orphans", &["--delete", "--yes", "--unmarked"])
+        .await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
     assert!(
         ended.stderr.contains("objects that can't be read"),
@@ -268,7 +298,9 @@ async fn owners_that_can_not_be_read_end_the_command_before_the_cloud_is_asked()
     );
     scene.lab.remove("broken.yaml");
     scene.lab.remove("web.yaml");
-    let ended = scene.run("orphans", &["--delete", "--yes"]).await;
+    let ended = scene
+        .run("orphans", &["--delete", "--yes", "--unmarked"])
+        .await;
     assert_eq!(ended.code(), Some(1), "{}", ended.stdout);
     assert!(ended.stderr.contains("no Service"), "{}", ended.stderr);
     assert!(scene.sim.calls().is_empty());

@@ -55,6 +55,7 @@ pub(super) fn unowned(
             id,
             name: container.name.clone(),
             whose: format!("of the Service with the UID {service}"),
+            unproven: false,
         })
     });
     orphans.collect()

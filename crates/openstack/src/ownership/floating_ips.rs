@@ -3,15 +3,12 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::is_made;
+use super::{is_before, is_made};
 use crate::names::Names;
 use crate::objects::{FloatingIp, Id};
 use crate::observed::Addressing;
-
-/// Clocks of a cluster and of its cloud may differ by so much.
-const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// The floating IPs that are looked for.
 #[derive(Default)]
@@ -104,15 +101,8 @@ impl<'a> FloatingIpQuery<'a> {
 
     /// Whether it was there before the Service, whose name an earlier one had that kept it.
     fn is_kept(&self, it: &FloatingIp) -> bool {
-        let made = it
-            .created_at
-            .as_deref()
-            .and_then(|at| at.parse::<Timestamp>().ok());
-        let (Some(made), Some(since)) = (made, self.since) else {
-            return false;
-        };
         let described = it.description == self.description;
-        let before = made.checked_add(SKEW).is_ok_and(|made| made < since);
+        let before = is_before(it.created_at.as_deref(), self.since);
         described && before && !self.held.contains(&it.floating_ip_address)
     }
 }

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 
 use landfall_model::Intent;
 
-use super::{ObserveError, search};
+use super::ObserveError;
 use crate::client::ApiVersion;
 use crate::features::Features;
 use crate::names::{Names, SERVICE_PREFIX, floating_ip_beside};
 use crate::objects::{LoadBalancer, Provisioning};
 use crate::observed::{Content, Found, Goal, Observed};
 use crate::ownership::floating_ips::FloatingIpQuery;
+use crate::ownership::proof::annotated;
 use crate::plan;
 use crate::provider::OpenStack;
 use crate::record::owned;
@@ -22,7 +23,7 @@ impl OpenStack {
         names: Names,
         version: ApiVersion,
     ) -> Result<Observed, ObserveError> {
-        let (found, assumed) = self.search(intent, &names).await?;
+        let (mut found, assumed) = self.search(intent, &names).await?;
         let keep = intent
             .extensions
             .openstack
@@ -33,12 +34,15 @@ impl OpenStack {
             keep_floating_ip: keep,
         };
         let features = Features::new(version, "");
+        let left = self.leave_unproven(intent, &names, features, &mut found);
+        let left = left.await?.map(|it| ("LoadBalancerNotDeleted", it));
         let troubles = self.troubles(&found);
         let leaving = self
             .memory()
             .mark_removing(&intent.uid, &names.load_balancer);
         let mut have = self.observed(intent, names, features, goal, (found, assumed));
         have.notices.extend(troubles);
+        have.notices.extend(left);
         have.leaving = leaving;
         if let Found::One {
             balancer, owner, ..
@@ -58,7 +62,7 @@ impl OpenStack {
             ),
             _ => (None, None),
         };
-        let published = search::published(intent).filter(|_| owned(intent));
+        let published = annotated(intent).filter(|_| owned(intent));
         let held: Vec<IpAddr> = published.into_iter().collect();
         let busy = have.found.balancer();
         // Nothing is given back until Octavia is done.

@@ -10,20 +10,22 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use landfall_model::dialect::Given;
-use landfall_model::dialect::openstack::{LOAD_BALANCER_ADDRESS, LOAD_BALANCER_ID};
+use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
 use super::ObserveError;
 use crate::client::{ApiError, ErrorKind};
+use crate::features::Features;
 use crate::names::Names;
 use crate::notices::{TIMEOUT, in_error, stuck};
 use crate::objects::{Id, LoadBalancer, Provisioning};
-use crate::observed::Found;
+use crate::observed::{Content, Found};
 use crate::ownership::find::{
     SearchedService, find, marked, names_another, serving_all_the_same, would_be_ours,
 };
 use crate::ownership::floating_ips::FloatingIpQuery;
+use crate::ownership::proof::{by_name_alone, lacking, noted_addresses, published, unproven};
 use crate::provider::OpenStack;
 use crate::record::Record;
 
@@ -260,6 +262,53 @@ impl OpenStack {
         (names_another(intent, &balancer.id) || marked()).then(|| given.clone())
     }
 
+    /// Refuses a load balancer that nothing but its name makes the Service's.
+    pub(super) async fn refuse_unproven(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        features: Features,
+        content: &Content,
+        found: &mut Found,
+    ) -> Result<(), ApiError> {
+        let Some(balancer) = by_name_alone(intent, features, found) else {
+            return Ok(());
+        };
+        let Some(reason) = lacking(intent, balancer, content) else {
+            return Ok(());
+        };
+        if !self
+            .has_address(names, balancer, &published(intent))
+            .await?
+        {
+            *found = Found::Refused(reason);
+        }
+        Ok(())
+    }
+
+    /// Lets be a load balancer that nothing but its name makes the Service's, which is going.
+    /// Returns what is said of it.
+    pub(super) async fn leave_unproven(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        features: Features,
+        found: &mut Found,
+    ) -> Result<Option<Reason>, ApiError> {
+        let Some(balancer) = by_name_alone(intent, features, found) else {
+            return Ok(None);
+        };
+        if self
+            .has_address(names, balancer, &published(intent))
+            .await?
+        {
+            return Ok(None);
+        }
+        let reason = unproven(balancer, "and the Service was never served by it");
+        *found = Found::Nothing;
+        Ok(Some(reason))
+    }
+
     /// Whether one of these addresses leads to a load balancer.
     async fn has_address(
         &self,
@@ -267,6 +316,9 @@ impl OpenStack {
         balancer: &LoadBalancer,
         held: &[IpAddr],
     ) -> Result<bool, ApiError> {
+        if held.is_empty() {
+            return Ok(false);
+        }
         let sought = FloatingIpQuery {
             port: balancer.vip_port_id.as_ref(),
             held,
@@ -296,7 +348,7 @@ impl OpenStack {
         let held = match &intent.load_balancer {
             Some(spec) => spec.address.held.clone(),
             // It published its address until a moment ago.
-            None => addresses_noted(intent),
+            None => noted_addresses(intent),
         };
         let held = held.as_slice();
         // A Service that shares a load balancer publishes its address, too.
@@ -371,16 +423,4 @@ impl OpenStack {
         };
         Some(("SyncLoadBalancerFailed", reason))
     }
-}
-
-/// The addresses that a controller, be it another one, has written on the Service.
-fn addresses_noted(intent: &Intent) -> Vec<IpAddr> {
-    let noted = intent.extensions.openstack.published.as_ref();
-    let noted = noted.and_then(|given| given.value.parse().ok());
-    published(intent).into_iter().chain(noted).collect()
-}
-
-/// The address in the Service's annotation.
-pub(super) fn published(intent: &Intent) -> Option<IpAddr> {
-    intent.marks.get(LOAD_BALANCER_ADDRESS)?.parse().ok()
 }

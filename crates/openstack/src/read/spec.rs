@@ -89,6 +89,8 @@ impl OpenStack {
         if balancer.as_ref().is_some_and(active) {
             found.settle(&content);
         }
+        self.refuse_unproven(intent, &names, features, &content, &mut found)
+            .await?;
         let mut have = self.observed(
             intent,
             names,

@@ -20,7 +20,7 @@ const NAME: &str = "kube_service_c1_default_web";
 const AUDIT: Duration = Duration::from_secs(200);
 
 /// A load balancer with the name of default/web, of a cluster with this mark.
-fn of_cluster(rig: &Rig, mark: &str) -> String {
+pub fn of_cluster(rig: &Rig, mark: &str) -> String {
     let body = json!({"loadbalancer": {"name": NAME, "vip_subnet_id": rig.sim.subnet(),
         "tags": [NAME, mark],
         "description": "Kubernetes external service default/web from cluster c1"}});
