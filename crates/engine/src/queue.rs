@@ -14,9 +14,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-pub use line::Turn;
-
-use line::Line;
+pub use line::{Line, Turn};
 
 /// Keys waiting, delayed, held, and being worked on.
 #[derive(Debug)]
@@ -275,7 +273,7 @@ impl<K: Turn> Lane<K> {
         Self {
             slots: slots.max(1),
             running: 0,
-            line: Line::new(),
+            line: Line::default(),
         }
     }
 

@@ -139,7 +139,7 @@ impl KubeReports {
         left: &ServiceStatus,
     ) -> Result<(), ReportError> {
         let uid = service.uid.as_str();
-        let _permit = self.permits.later().await;
+        let _permit = self.permits.later(service.key.namespace()).await;
         let patch = |live: &Live| hand_back_patch(uid, live, left);
         self.send(service, "finalizer", false, patch).await?;
         self.forget(service);
@@ -279,7 +279,7 @@ impl Report for KubeReports {
     ) -> Result<(), ReportError> {
         let what = "finalizer";
         let uid = service.uid.as_str();
-        let _permit = self.permits.first().await;
+        let _permit = self.permits.first(service.key.namespace()).await;
         let patch = |live: &Live| finalizer_patch(uid, live, status);
         match self.send(service, what, true, patch).await? {
             Sent::Done => Ok(()),
@@ -289,7 +289,7 @@ impl Report for KubeReports {
 
     async fn remove_finalizer(&self, service: &ServiceRow) -> Result<(), ReportError> {
         let uid = service.uid.as_str();
-        let _permit = self.permits.later().await;
+        let _permit = self.permits.later(service.key.namespace()).await;
         let patch = |live: &Live| release_patch(uid, live);
         self.send(service, "finalizer", false, patch).await?;
         self.forget(service);
@@ -303,7 +303,7 @@ impl Report for KubeReports {
     ) -> Result<(), ReportError> {
         let what = "status";
         let uid = service.uid.as_str();
-        let _permit = self.permits.later().await;
+        let _permit = self.permits.later(service.key.namespace()).await;
         let patch = |live: &Live| status_patch(uid, live, status);
         match self.send(service, what, false, patch).await? {
             Sent::Done => Ok(()),

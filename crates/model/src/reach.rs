@@ -74,7 +74,8 @@ const METADATA_V4: [Ipv4Addr; 2] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
 ];
-const METADATA_V6: [Ipv6Addr; 2] = [
+const METADATA_V6: [Ipv6Addr; 3] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
     Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
@@ -308,7 +309,7 @@ mod tests {
     }
 
     /// Addresses that can't be members, however they are written.
-    const NEVER: [&str; 35] = [
+    const NEVER: [&str; 36] = [
         "0.0.0.0",
         "0.1.2.3",
         "169.254.169.254",
@@ -323,6 +324,7 @@ mod tests {
         "fe80::1",
         "febf::1",
         "ff02::1",
+        "fd00:ec2::23",
         "fd00:ec2::254",
         "::ffff:169.254.169.254",
         "::169.254.169.254",

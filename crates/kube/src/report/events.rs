@@ -181,7 +181,7 @@ impl Sender {
                 )
             }
         };
-        let _permit = self.permits.later().await;
+        let _permit = self.permits.later(namespace).await;
         let answer = api::request(&self.connection, ask, TIMEOUT);
         let answer = self.guard.while_allowed(answer).await;
         answer.ok_or(ApiError::NotLeading)?.map(drop)

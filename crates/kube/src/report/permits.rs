@@ -1,8 +1,8 @@
 //! Permits to write to the API server: what traffic waits for goes first.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use landfall_engine::queue::{Line, Turn};
 use tokio::sync::oneshot;
 
 /// Writes at the same time. Each takes a connection of its own, and the API server grants each user
@@ -15,7 +15,7 @@ const WRITES: usize = 64;
 /// Services that are created without end must not keep those before them from being reported.
 const OTHERS: usize = 1;
 
-/// Permits to write, each kind in the order in which it was asked for.
+/// Permits to write: of each kind, namespaces have turns, and a namespace's writes are in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WritePermits(Arc<Mutex<State>>);
 
@@ -35,32 +35,43 @@ enum Kind {
 }
 
 /// A write that waits for its permit.
-type Waiting = oneshot::Sender<WritePermit>;
+#[derive(Debug)]
+struct Waiting {
+    namespace: Arc<str>,
+    answer: oneshot::Sender<WritePermit>,
+}
 
 #[derive(Debug, Default)]
 struct State {
     firsts: usize,
     laters: usize,
-    waiting_firsts: VecDeque<Waiting>,
-    waiting_laters: VecDeque<Waiting>,
+    waiting_firsts: Line<Waiting>,
+    waiting_laters: Line<Waiting>,
 }
 
 // === impl WritePermits ===
 
 impl WritePermits {
     /// Waits for a permit to write what traffic waits for.
-    pub(super) async fn first(&self) -> Option<WritePermit> {
-        self.permit(|state| &mut state.waiting_firsts).await
+    pub(super) async fn first(&self, namespace: &str) -> Option<WritePermit> {
+        self.permit(namespace, |state| &mut state.waiting_firsts)
+            .await
     }
 
     /// Waits for a permit to write anything else.
-    pub(super) async fn later(&self) -> Option<WritePermit> {
-        self.permit(|state| &mut state.waiting_laters).await
+    pub(super) async fn later(&self, namespace: &str) -> Option<WritePermit> {
+        self.permit(namespace, |state| &mut state.waiting_laters)
+            .await
     }
 
-    async fn permit(&self, queue: fn(&mut State) -> &mut VecDeque<Waiting>) -> Option<WritePermit> {
-        let (waiting, permit) = oneshot::channel();
-        queue(&mut self.state()).push_back(waiting);
+    async fn permit(
+        &self,
+        namespace: &str,
+        line: fn(&mut State) -> &mut Line<Waiting>,
+    ) -> Option<WritePermit> {
+        let (answer, permit) = oneshot::channel();
+        let namespace = Arc::from(namespace);
+        line(&mut self.state()).push_back(Waiting { namespace, answer });
         self.hand_out();
         // What waits is only ever dropped by handing it a permit.
         permit.await.ok()
@@ -76,7 +87,7 @@ impl WritePermits {
                 permits: self.clone(),
                 kind,
             };
-            drop(waiting.send(permit));
+            drop(waiting.answer.send(permit));
         }
     }
 
@@ -94,24 +105,34 @@ impl Drop for WritePermit {
     }
 }
 
+// === impl Waiting ===
+
+impl Turn for Waiting {
+    fn turn(&self) -> &Arc<str> {
+        &self.namespace
+    }
+}
+
 // === impl State ===
 
 impl State {
     /// Takes the next permit, if one is free and something waits for it.
     fn next(&mut self) -> Option<(Kind, Waiting)> {
         // Those given up would otherwise count as waiting.
-        for queue in [&mut self.waiting_firsts, &mut self.waiting_laters] {
-            while queue.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
+        for line in [&mut self.waiting_firsts, &mut self.waiting_laters] {
+            while line.peek().is_some_and(|next| next.answer.is_closed()) {
+                line.pop();
+            }
         }
         if self.firsts + self.laters >= WRITES {
             return None;
         }
-        let later_first = self.waiting_firsts.is_empty() || self.laters < OTHERS;
-        if later_first && let Some(waiting) = self.waiting_laters.pop_front() {
+        let later_first = self.waiting_firsts.peek().is_none() || self.laters < OTHERS;
+        if later_first && let Some(waiting) = self.waiting_laters.pop() {
             self.laters += 1;
             return Some((Kind::Later, waiting));
         }
-        let waiting = self.waiting_firsts.pop_front()?;
+        let waiting = self.waiting_firsts.pop()?;
         self.firsts += 1;
         Some((Kind::First, waiting))
     }
@@ -141,7 +162,7 @@ mod tests {
 
     /// Takes all permits.
     fn taken(permits: &WritePermits) -> Vec<WritePermit> {
-        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(permits.first())));
+        let firsts = (0..WRITES).map(|_| look(&mut Box::pin(permits.first("shop"))));
         firsts.map(|permit| permit.flatten().unwrap()).collect()
     }
 
@@ -149,8 +170,12 @@ mod tests {
     fn one_other_write_is_made_beside_what_traffic_waits_for() {
         let permits = WritePermits::default();
         let mut taken = taken(&permits);
-        let mut firsts: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.first())).collect();
-        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.later())).collect();
+        let mut firsts: Vec<_> = (0..WRITES)
+            .map(|_| Box::pin(permits.first("shop")))
+            .collect();
+        let mut laters: Vec<_> = (0..WRITES)
+            .map(|_| Box::pin(permits.later("shop")))
+            .collect();
         assert!(firsts.iter_mut().all(|it| look(it).is_none()));
         assert!(laters.iter_mut().all(|it| look(it).is_none()));
         taken.truncate(WRITES / 2);
@@ -165,7 +190,9 @@ mod tests {
     #[test]
     fn statuses_have_all_turns_when_nothing_else_waits() {
         let permits = WritePermits::default();
-        let mut laters: Vec<_> = (0..=WRITES).map(|_| Box::pin(permits.later())).collect();
+        let mut laters: Vec<_> = (0..=WRITES)
+            .map(|_| Box::pin(permits.later("shop")))
+            .collect();
         let mut reported: Vec<_> = laters.iter_mut().filter_map(look).collect();
         assert_eq!(reported.len(), WRITES);
         reported.pop();
@@ -176,7 +203,9 @@ mod tests {
     fn statuses_that_wait_have_all_turns_once_nothing_else_does() {
         let permits = WritePermits::default();
         let taken = taken(&permits);
-        let mut laters: Vec<_> = (0..WRITES).map(|_| Box::pin(permits.later())).collect();
+        let mut laters: Vec<_> = (0..WRITES)
+            .map(|_| Box::pin(permits.later("shop")))
+            .collect();
         assert!(laters.iter_mut().all(|it| look(it).is_none()));
         drop(taken);
         assert!(laters.iter_mut().all(|it| look(it).flatten().is_some()));
@@ -186,9 +215,9 @@ mod tests {
     fn a_status_is_written_however_many_finalizers_are_asked_for_after_it() {
         let permits = WritePermits::default();
         let mut taken = taken(&permits);
-        let mut status = Box::pin(permits.later());
+        let mut status = Box::pin(permits.later("shop"));
         assert!(look(&mut status).is_none());
-        let mut others: Vec<_> = (0..100).map(|_| Box::pin(permits.first())).collect();
+        let mut others: Vec<_> = (0..100).map(|_| Box::pin(permits.first("shop"))).collect();
         assert!(others.iter_mut().all(|it| look(it).is_none()));
         taken.pop();
         let permit = look(&mut status);
@@ -200,9 +229,9 @@ mod tests {
     fn a_write_that_was_given_up_takes_no_turn() {
         let permits = WritePermits::default();
         let mut taken = taken(&permits);
-        let mut given_up = Box::pin(permits.first());
+        let mut given_up = Box::pin(permits.first("shop"));
         assert!(look(&mut given_up).is_none());
-        let mut after = Box::pin(permits.first());
+        let mut after = Box::pin(permits.first("shop"));
         assert!(look(&mut after).is_none());
         drop(given_up);
         taken.pop();
@@ -216,12 +245,36 @@ mod tests {
     fn a_turn_that_is_handed_to_a_write_just_given_up_goes_to_the_next() {
         let permits = WritePermits::default();
         let mut taken = taken(&permits);
-        let mut given_up = Box::pin(permits.first());
+        let mut given_up = Box::pin(permits.first("shop"));
         assert!(look(&mut given_up).is_none());
-        let mut after = Box::pin(permits.first());
+        let mut after = Box::pin(permits.first("shop"));
         assert!(look(&mut after).is_none());
         taken.pop();
         drop(given_up);
         assert!(look(&mut after).flatten().is_some());
+    }
+
+    #[test]
+    fn a_namespace_with_many_writes_keeps_no_other_waiting() {
+        for first in [true, false] {
+            let permits = WritePermits::default();
+            let mut taken = taken(&permits);
+            let ask = |namespace: &'static str| {
+                let permits = permits.clone();
+                Box::pin(async move {
+                    if first {
+                        permits.first(namespace).await
+                    } else {
+                        permits.later(namespace).await
+                    }
+                })
+            };
+            let mut many: Vec<_> = (0..1000).map(|_| ask("many")).collect();
+            assert!(many.iter_mut().all(|it| look(it).is_none()));
+            let mut one = ask("one");
+            assert!(look(&mut one).is_none());
+            taken.truncate(WRITES - 2);
+            assert!(look(&mut one).is_some(), "{first}");
+        }
     }
 }

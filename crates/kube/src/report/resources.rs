@@ -88,7 +88,7 @@ impl ResourceReports {
         let body = Value::Array(body);
         let what = format!("patch {}/status", row.full_resource());
         let ask = Ask::send(Method::PATCH, path, JSON_PATCH, &body, what);
-        let _permit = self.permits.later().await;
+        let _permit = self.permits.later(namespace).await;
         let sent = api::request(&self.connection, ask, TIMEOUT);
         match self.guard.while_allowed(sent).await {
             None => Err(failed("status", &ApiError::NotLeading)),

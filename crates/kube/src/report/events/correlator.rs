@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use landfall_model::Uid;
 
 use super::occurrence::EventKey;
-use super::queue::Kind;
 use crate::report::events::Occurrence;
 
 /// What to send: pure.
@@ -15,7 +14,7 @@ use crate::report::events::Occurrence;
 pub(super) struct Correlator {
     pub(super) series: HashMap<EventKey, Series>,
     /// Hashes of the messages of one reason.
-    pub(super) similar: HashMap<Kind, Similar>,
+    pub(super) similar: HashMap<(Uid, &'static str), Similar>,
     pub(super) budgets: HashMap<Uid, Budget>,
 }
 

@@ -1,8 +1,10 @@
-//! Occurrences that wait for their turn: bounded, and joined by Service and reason.
+//! Occurrences that wait for their turn: bounded, and joined by Service and reason. Namespaces have
+//! turns, and where there are too many, those of the namespace with most are dropped.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use landfall_engine::queue::{Line, Turn};
 use landfall_engine::report::EventCounts;
 use landfall_model::Uid;
 use tokio::sync::Notify;
@@ -19,7 +21,7 @@ pub(super) struct Queue {
 /// What is still to be sent: pure.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    pub(super) order: VecDeque<Kind>,
+    pub(super) order: Line<Kind>,
     pub(super) waiting: HashMap<Kind, (Occurrence, u32)>,
     pub(super) counts: EventCounts,
     /// Occurrences are being dropped, and that was logged.
@@ -27,7 +29,12 @@ pub(super) struct Pending {
 }
 
 /// Occurrences that are joined while they wait.
-pub(super) type Kind = (Uid, &'static str);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Kind {
+    namespace: Arc<str>,
+    uid: Uid,
+    reason: &'static str,
+}
 
 /// Reasons at Services that may wait at once: enough for one event of each of as many Services.
 pub(super) const QUEUE: usize = 16_384;
@@ -53,17 +60,35 @@ impl Queue {
     }
 }
 
+impl Turn for Kind {
+    fn turn(&self) -> &Arc<str> {
+        &self.namespace
+    }
+}
+
 impl Pending {
     pub(super) fn push(&mut self, occurrence: Occurrence) {
-        let kind = (occurrence.saying.uid.clone(), occurrence.saying.reason);
+        let kind = Kind {
+            namespace: occurrence.key.shared_namespace().clone(),
+            uid: occurrence.saying.uid.clone(),
+            reason: occurrence.saying.reason,
+        };
         if let Some((newest, count)) = self.waiting.get_mut(&kind) {
             *newest = occurrence;
             *count = count.saturating_add(1);
             self.counts.aggregated += 1;
-        } else if self.waiting.len() < QUEUE {
+            return;
+        }
+        let full = self.waiting.len() >= QUEUE;
+        let dropped = full.then(|| self.order.make_room(&kind.namespace));
+        if let Some(Some(dropped)) = &dropped {
+            self.waiting.remove(dropped);
+        }
+        if !matches!(dropped, Some(None)) {
             self.order.push_back(kind.clone());
             self.waiting.insert(kind, (occurrence, 1));
-        } else {
+        }
+        if full {
             self.counts.dropped += 1;
             if !std::mem::replace(&mut self.overflowing, true) {
                 tracing::warn!(
@@ -75,7 +100,7 @@ impl Pending {
     }
 
     pub(super) fn pop(&mut self) -> Option<(Occurrence, u32)> {
-        let kind = self.order.pop_front()?;
+        let kind = self.order.pop()?;
         self.overflowing &= self.waiting.len() > QUEUE / 2;
         self.waiting.remove(&kind)
     }

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use landfall_engine::report::Event;
-use landfall_model::Uid;
+use landfall_model::{ServiceKey, Uid};
 use landfall_testkit::svc;
 
 use super::correlator::{DISTINCT, MOST};
@@ -111,8 +111,32 @@ fn what_waits_is_joined_and_what_is_too_much_is_counted() {
     }
     pending.push(occurrence("web-0", "again"));
     assert_eq!(of(&pending), (3, 5));
-    assert_eq!((pending.order.len(), pending.waiting.len()), (QUEUE, QUEUE));
+    assert_eq!(pending.waiting.len(), QUEUE);
     assert_eq!(pending.pop().unwrap(), (occurrence("web-0", "again"), 2));
+}
+
+#[test]
+fn a_namespace_with_many_events_neither_drops_nor_delays_those_of_another() {
+    let mut pending = Pending::default();
+    let of = |service: &str, namespace: &str| {
+        let mut occurrence = occurrence(service, "no");
+        occurrence.key = ServiceKey::new(namespace, service);
+        occurrence
+    };
+    for number in 0..QUEUE {
+        pending.push(of(&format!("web-{number}"), "many"));
+    }
+    for name in ["one", "two"] {
+        pending.push(of(name, "few"));
+    }
+    assert_eq!(pending.waiting.len(), QUEUE);
+    assert_eq!(pending.counts.dropped, 2);
+    let sent = |it: Option<(Occurrence, u32)>| it.unwrap().0.key.to_string();
+    let sent: Vec<String> = (0..4).map(|_| sent(pending.pop())).collect();
+    assert_eq!(sent, ["many/web-0", "few/one", "many/web-1", "few/two"]);
+    let left = std::iter::from_fn(|| pending.pop()).count();
+    assert_eq!(left, QUEUE - 4);
+    assert!(pending.waiting.is_empty());
 }
 
 #[test]
