@@ -228,6 +228,7 @@ impl Provider for OpenStack {
 
     fn invalidate_caches(&self, _others_led: bool) {
         *self.memory() = Memory::default();
+        self.lists.expire(Instant::now());
     }
 
     /// Nothing is served from here, and what is remembered another replica changes from now on.

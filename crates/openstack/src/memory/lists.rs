@@ -1,6 +1,6 @@
 //! Lists that many reconciles read: fetched once for all that read at the same time.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -12,11 +12,18 @@ use crate::objects::{
 
 /// A list and when it was asked for.
 #[derive(Debug)]
-pub(crate) struct Listed<T>(Mutex<Option<(Instant, Arc<Vec<T>>)>>);
+pub(crate) struct Listed<T> {
+    list: Mutex<Option<(Instant, Arc<Vec<T>>)>>,
+    /// Lists from before are void.
+    begin: std::sync::Mutex<Option<Instant>>,
+}
 
 impl<T> Default for Listed<T> {
     fn default() -> Self {
-        Self(Mutex::new(None))
+        Self {
+            list: Mutex::default(),
+            begin: std::sync::Mutex::default(),
+        }
     }
 }
 
@@ -28,9 +35,10 @@ impl<T> Listed<T> {
         since: Instant,
         fetch: impl AsyncFnOnce() -> Result<Vec<T>, ApiError>,
     ) -> Result<Arc<Vec<T>>, ApiError> {
-        let mut cell = self.0.lock().await;
+        let mut cell = self.list.lock().await;
         if let Some((at, list)) = &*cell
             && *at >= since
+            && self.is_valid(*at)
         {
             return Ok(list.clone());
         }
@@ -42,7 +50,18 @@ impl<T> Listed<T> {
 
     /// The list as it was asked for last, and when that was.
     pub(crate) async fn at_hand(&self) -> Option<(Instant, Arc<Vec<T>>)> {
-        self.0.lock().await.clone()
+        let list = self.list.lock().await.clone();
+        list.filter(|(at, _)| self.is_valid(*at))
+    }
+
+    /// Makes void what was asked for before now.
+    fn expire(&self, now: Instant) {
+        *self.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    fn is_valid(&self, at: Instant) -> bool {
+        let begin = *self.begin.lock().unwrap_or_else(PoisonError::into_inner);
+        begin.is_none_or(|begin| at >= begin)
     }
 
     /// What a write of ours is known to have changed in the list. It gets no younger by that.
@@ -50,7 +69,7 @@ impl<T> Listed<T> {
     where
         T: Clone,
     {
-        if let Some((_, list)) = &mut *self.0.lock().await {
+        if let Some((_, list)) = &mut *self.list.lock().await {
             change(Arc::make_mut(list));
         }
     }
@@ -68,4 +87,60 @@ pub(crate) struct Lists {
     pub(crate) groups: Listed<SecurityGroup>,
     pub(crate) ports: Listed<Port>,
     pub(crate) containers: Listed<Container>,
+}
+
+// === impl Lists ===
+
+impl Lists {
+    /// Makes all void: another writer has been at work since.
+    pub(crate) fn expire(&self, now: Instant) {
+        let Self {
+            roster,
+            listeners,
+            pools,
+            monitors,
+            floating_ips,
+            networks,
+            groups,
+            ports,
+            containers,
+        } = self;
+        roster.expire(now);
+        listeners.expire(now);
+        pools.expire(now);
+        monitors.expire(now);
+        floating_ips.expire(now);
+        networks.expire(now);
+        groups.expire(now);
+        ports.expire(now);
+        containers.expire(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_from_before_another_led_is_asked_for_again() {
+        let lists = Lists::default();
+        let begin = Instant::now();
+        let read = async |now: u16| {
+            let port = Port {
+                id: crate::objects::Id::new(&now.to_string()),
+                ..Port::default()
+            };
+            let list = lists.ports.since(begin, async || Ok(vec![port])).await;
+            list.unwrap()[0].id.to_string()
+        };
+        assert_eq!(read(1).await, "1");
+        assert_eq!(read(2).await, "1");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        lists.expire(Instant::now());
+        assert!(lists.ports.at_hand().await.is_none());
+        assert_eq!(read(3).await, "3");
+        assert_eq!(read(4).await, "3");
+    }
 }
