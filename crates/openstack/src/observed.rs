@@ -13,7 +13,7 @@ use crate::features::Features;
 use crate::graph::Graph;
 use crate::names::Names;
 use crate::objects::{
-    FloatingIp, Id, LoadBalancer, PoolAlgorithm, Port, Provisioning, SecurityGroup,
+    FloatingIp, Id, Listener, LoadBalancer, PoolAlgorithm, Port, Provisioning, SecurityGroup,
 };
 use crate::refusal::Refusals;
 use crate::requests::PoolRequest;
@@ -55,8 +55,8 @@ pub struct Observed {
     pub(crate) others: Vec<String>,
     /// That a pool of a load balancer in ERROR reaches members, though another one reaches none.
     pub(crate) serves_in_part: bool,
-    /// The tags of the listeners, where the load balancer may have to go with everything in it.
-    pub(crate) listener_tags: Vec<String>,
+    /// The listeners, where the load balancer may have to go with everything in it.
+    pub(crate) listeners: Vec<Listener>,
     /// The certificates of the Service's Secrets.
     pub(crate) certificates: CertificateView,
     /// Why what the Service has in the load balancer carries no traffic.

@@ -95,7 +95,7 @@ impl OpenStack {
             leaving: HashSet::new(),
             others: Vec::new(),
             serves_in_part: false,
-            listener_tags: Vec::new(),
+            listeners: Vec::new(),
             certificates: CertificateView::default(),
             trouble,
         }

@@ -1,12 +1,15 @@
 //! Writes to Octavia.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::client::ApiError;
+use crate::client::{ApiError, ErrorKind};
 use crate::graph::{Graph, key_of};
 use crate::memory::afterwards;
-use crate::objects::{LoadBalancer, Provisioning, Ref};
+use crate::names::{SERVICE_PREFIX, SHARER_PREFIX};
+use crate::objects::{Id, LoadBalancer, Provisioning, Ref};
 use crate::provider::OpenStack;
 use crate::requests::{ListenerRequest, MonitorRequest, PoolRequest};
 use crate::step::Step;
@@ -46,16 +49,12 @@ impl OpenStack {
                 load_balancer,
                 changes,
             } => {
-                let row = self
-                    .cloud
-                    .update_load_balancer(load_balancer, &json!(changes))
-                    .await?;
-                let mut memory = self.memory();
-                memory
-                    .balancers
-                    .entry(load_balancer.clone())
-                    .or_default()
-                    .row = row;
+                if let Some(tags) = &changes.tags {
+                    self.check_tags(load_balancer, tags).await?;
+                }
+                let body = json!(changes);
+                let row = self.cloud.update_load_balancer(load_balancer, &body);
+                self.renew(row.await?).await;
             }
             Step::FailOver { load_balancer } => self.cloud.failover(load_balancer).await?,
             Step::DeleteLoadBalancer {
@@ -78,6 +77,50 @@ impl OpenStack {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Checks that the tags of a load balancer that others use are still those from which the new
+    /// ones were made: what was read of it may be some seconds old, and Octavia replaces all.
+    ///
+    /// # Errors
+    /// `Stale`: others have changed them.
+    async fn check_tags(&self, id: &Id, tags: &[String]) -> Result<(), ApiError> {
+        let known = self.memory().balancers.get(id).map(|it| it.row.clone());
+        let Some(seen) = known else { return Ok(()) };
+        let made = seen.name.starts_with(SERVICE_PREFIX);
+        let all: BTreeSet<&String> = seen.tags.iter().chain(tags).collect();
+        let users = all.iter().filter(|tag| tag.starts_with(SERVICE_PREFIX));
+        let shared = all.iter().any(|tag| tag.starts_with(SHARER_PREFIX));
+        if made && !shared && users.count() < 2 {
+            return Ok(());
+        }
+        let Some(now) = self.cloud.load_balancer(id).await? else {
+            return Ok(());
+        };
+        let set = |tags: &[String]| -> BTreeSet<String> { tags.iter().cloned().collect() };
+        if set(&now.tags) == set(&seen.tags) {
+            return Ok(());
+        }
+        self.renew(now).await;
+        Err(ApiError::ours(
+            ErrorKind::Stale,
+            &format!("GET /v2/lbaas/loadbalancers/{id}"),
+            "its tags were changed meanwhile",
+        ))
+    }
+
+    /// Replaces what is remembered of a load balancer by what the cloud has just said.
+    async fn renew(&self, row: LoadBalancer) {
+        let renew = |all: &mut Vec<(LoadBalancer, Instant)>| {
+            for (it, _) in all.iter_mut().filter(|(it, _)| it.id == row.id) {
+                it.tags.clone_from(&row.tags);
+                it.name.clone_from(&row.name);
+            }
+        };
+        self.lists.roster.amend(renew).await;
+        let mut memory = self.memory();
+        let id = row.id.clone();
+        memory.balancers.entry(id).or_default().row = row;
     }
 
     /// Creates, changes or deletes a listener.

@@ -316,7 +316,7 @@ impl Diff<'_> {
         };
         plan.push(step, format!("the port is {} now", wanted.protocol));
         if let Some(pool) = serving.filter(|_| stays.is_none())
-            && !self.serves_another(pool, old)
+            && self.may_go(pool, old)
         {
             self.delete_pool(pool, "another pool serves the port", plan);
         }
@@ -324,10 +324,10 @@ impl Diff<'_> {
 
     /// Another listener that is wanted, too, has the pool and keeps it: the spec changed
     /// between two steps. Of those that share a pool each wants it its own way, so all but the
-    /// first get another.
+    /// first get another. A pool that was not made for the Service stays to others that it serves.
     fn is_lent(&self, pool: &Pool, to: &Listener, all: &[WantedListener]) -> bool {
         let mut keep = all.iter().filter_map(|it| self.keeps(pool, it));
-        keep.any(|it| it.id < to.id)
+        keep.any(|it| it.id < to.id) || self.is_theirs(pool)
     }
 
     /// The listener that is there for a wanted one, if the pool serves it and can go on doing so,
@@ -341,11 +341,6 @@ impl Diff<'_> {
         (served && stays && pool.protocol == wanted.pool.protocol).then_some(listener)
     }
 
-    fn serves_another(&self, pool: &Pool, than: &Listener) -> bool {
-        let mut others = self.graph.listeners.iter().filter(|it| it.id != than.id);
-        others.any(|it| it.default_pool_id.as_ref() == Some(&pool.id))
-    }
-
     /// The pool of a listener that goes, if it sends traffic to where the new one's shall.
     fn inherited(&self, wanted: &WantedListener, all: &[WantedListener]) -> Option<&Pool> {
         let node_port = wanted.pool.members.values().next()?.port;
@@ -357,6 +352,7 @@ impl Diff<'_> {
             let pool = self.graph.pool_of(listener)?;
             let members = self.graph.members_of(pool);
             let same = pool.protocol == wanted.pool.protocol
+                && !self.is_theirs(pool)
                 && !all.iter().any(|it| self.keeps(pool, it).is_some())
                 && !members.is_empty()
                 && members
@@ -368,7 +364,7 @@ impl Diff<'_> {
 
     fn delete(&self, listener: &Listener, kept: &[Id], because: &str, plan: &mut Plan<Step>) {
         if let Some(pool) = self.graph.pool_of(listener)
-            && !self.serves_another(pool, listener)
+            && self.may_go(pool, listener)
             && !kept.contains(&pool.id)
         {
             self.delete_pool(pool, because, plan);

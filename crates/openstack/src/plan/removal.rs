@@ -5,9 +5,10 @@ use landfall_model::plan::Plan;
 
 use super::waiting::{make_certain, wait};
 use super::{Planned, certificates, diff, floating_ip, groups};
+use crate::graph::Graph;
 use crate::names::{KEEPS_FLOATING_IP, SERVICE_PREFIX};
 use crate::notices::in_error;
-use crate::objects::{Id, LoadBalancer, Monitor, Provisioning};
+use crate::objects::{Id, Listener, LoadBalancer, Monitor, Pool, Provisioning};
 use crate::observed::{Content, Found, Observed};
 use crate::plan::broken::fail_over;
 use crate::plan::rename::tags_without;
@@ -43,7 +44,7 @@ pub(super) fn removal(have: &Observed, keep_floating_ip: bool, settings: &Settin
     let old = owner.then_some(&balancer.name);
     let own: Vec<&String> = old.into_iter().chain([&have.names.load_balancer]).collect();
     let broken = balancer.provisioning_status == Provisioning::Error;
-    let shared = is_shared(have, balancer, &own);
+    let shared = is_shared(have, balancer, *owner, &own);
     let uses = balancer.tags.iter().any(|tag| own.contains(&tag));
     let delete = *made && !shared && (*owner || uses);
     match balancer.provisioning_status {
@@ -119,25 +120,36 @@ fn note_kept(tags: &mut Vec<String>, owner: bool, keep: bool) {
     tags.extend((owner && keep).then(|| KEEPS_FLOATING_IP.to_owned()));
 }
 
-/// Whether other Services use a load balancer. `own` are the tags by which the Service has marked
-/// it.
-fn is_shared(have: &Observed, balancer: &LoadBalancer, own: &[&String]) -> bool {
+/// Whether others use a load balancer. `own` are the tags by which the Service has marked it. In
+/// one that was made for another Service, what carries no tag is not this Service's, either: a
+/// person, or the reference without tags, has made it.
+fn is_shared(have: &Observed, balancer: &LoadBalancer, owner: bool, own: &[&String]) -> bool {
     let broken = balancer.provisioning_status == Provisioning::Error;
     // Services that are being removed can't leave it while it is in ERROR, and need it no more.
     let leaves = |tag: &String| own.contains(&tag) || (broken && have.leaving.contains(tag));
     let of_others = |tag: &String| tag.starts_with(SERVICE_PREFIX) && !leaves(tag);
-    // A tag of the load balancer can be lost; those of its listeners are still there.
-    let listeners = match &have.content {
-        Content::Graph(graph) => graph.listeners.as_slice(),
-        Content::AsWanted | Content::Unread => &[],
+    let none = Graph::default();
+    let graph = match &have.content {
+        Content::Graph(graph) => &**graph,
+        Content::AsWanted | Content::Unread => &none,
     };
-    let of_listeners = listeners.iter().flat_map(|it| &it.tags);
-    let mut tags = balancer
-        .tags
-        .iter()
-        .chain(&have.listener_tags)
-        .chain(of_listeners);
-    tags.any(of_others)
+    // A tag of the load balancer can be lost; those of its listeners are still there.
+    let listeners = || have.listeners.iter().chain(&graph.listeners);
+    let of_us = |it: &Listener| it.tags.iter().any(leaves);
+    let unclaimed = || {
+        let served = |pool: &Pool| {
+            let name = &have.names.load_balancer;
+            pool.name.ends_with(&**name)
+                || listeners().any(|it| {
+                    of_us(it)
+                        && (it.default_pool_id.as_ref() == Some(&pool.id)
+                            || pool.listeners.iter().any(|of| of.id == it.id))
+                })
+        };
+        listeners().any(|it| !of_us(it)) || !graph.pools.iter().all(served)
+    };
+    let of_listeners = listeners().flat_map(|it| &it.tags);
+    balancer.tags.iter().chain(of_listeners).any(of_others) || (!owner && unclaimed())
 }
 
 pub(super) fn delete_surplus(surplus: &[Id], plan: &mut Plan<Step>) {

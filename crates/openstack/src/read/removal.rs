@@ -93,14 +93,15 @@ impl OpenStack {
     ) -> Result<(), ObserveError> {
         let active = balancer.provisioning_status == Provisioning::Active;
         let error = balancer.provisioning_status == Provisioning::Error;
-        let mut whole = self.settings.conf.cascade_delete && only_of(&have.names, balancer);
+        // What is not known to be its own is read of one that was made for another Service.
+        let cascade = owner && self.settings.conf.cascade_delete;
+        let mut whole = cascade && only_of(&have.names, balancer);
         if error || (active && whole) {
             // What goes with everything in it is read first: tags of the load balancer can
             // be lost.
-            let listeners = self.cloud.listeners(Some(&balancer.id)).await?;
-            let tags = listeners.into_iter().flat_map(|it| it.tags);
-            have.listener_tags = tags.collect();
-            whole &= !of_others(&have.names, &have.listener_tags);
+            have.listeners = self.cloud.listeners(Some(&balancer.id)).await?;
+            let mut listeners = have.listeners.iter();
+            whole &= !listeners.any(|it| of_others(&have.names, &it.tags));
         }
         if !active || whole {
             return Ok(());

@@ -317,3 +317,87 @@ async fn a_mark_that_an_older_build_left_out_comes_with_the_next_change() {
         assert_eq!(written.count(), 1, "{writes:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_last_guest_leaves_what_carries_no_tag_as_it_is() {
+    for cascade in ["true", "false"] {
+        let mut owner = Rig::new("");
+        owner.apply(web()).await;
+        owner.kill();
+        let before = owner.picture().await;
+        let id = before.balancers[0].id.clone();
+        let mut guests = neighbour(&owner, "c2", "ks-2");
+        guests.settings.conf.cascade_delete = cascade == "true";
+        guests.apply(guest(&id)).await;
+        // A person has made it, or a reference without tags.
+        let tags = json!({"tags": ["kube_service_c2_default_guest", MARK]});
+        owner.sim.relabel(id.as_str(), &tags);
+        let listener = owner.picture().await.listener_at(80).id.clone();
+        owner.sim.relabel(listener.as_str(), &json!({"tags": []}));
+        guests.delete("guest").await;
+        assert!(guests.cluster.service("guest").is_none());
+        let after = owner.picture().await;
+        assert_eq!(after.listeners.len(), 1, "{:?}", guests.writes());
+        assert_eq!(after.listener_at(80).id, listener);
+        assert_eq!(after.members_at(80), before.members_at(80));
+        assert_eq!(after.floating_ips, before.floating_ips);
+        assert_eq!(after.balancers[0].tags, Vec::<String>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_of_the_owner_to_which_a_guest_was_led_by_hand_stays_the_owner_s() {
+    let (owner, guests, _) = shared_with("c2").await;
+    let before = owner.picture().await;
+    let pool = before.pool_at(80).id.clone();
+    let path = format!("/v2/lbaas/listeners/{}", before.listener_at(8080).id);
+    let change = json!({"listener": {"default_pool_id": pool}});
+    owner
+        .sim
+        .hand(Service::LoadBalancer, &Method::PUT, &path, change)
+        .unwrap();
+    owner.forget();
+    guests.wait(AUDIT).await;
+    guests.settle().await;
+    owner.settle().await;
+    let after = owner.picture().await;
+    let of_pool = format!("/v2/lbaas/pools/{pool}/members");
+    let writes = owner.writes();
+    assert!(
+        !writes.iter().any(|line| line.contains(&of_pool)),
+        "{writes:?}"
+    );
+    assert_eq!(after.pool_at(80).id, pool);
+    assert_eq!(after.members_at(80), before.members_at(80));
+    assert_eq!(after.members_at(8080), before.members_at(8080));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tag_that_another_sets_between_a_list_and_a_write_stays() {
+    const THEIRS: &str = "kube_service_c3_default_late";
+    let mut owner = Rig::new("");
+    owner.apply(web()).await;
+    let balancer = owner.picture().await.balancers[0].clone();
+    let mut guests = neighbour(&owner, "c2", "ks-2");
+    guests.settings.conf.max_shared_lb = 3;
+    let sim = owner.sim.again();
+    let mut tags = balancer.tags;
+    tags.push(THEIRS.to_owned());
+    let id = balancer.id.clone();
+    let mut done = false;
+    owner.sim.on_call(move |call| {
+        let reads = call.path.starts_with("/v2/lbaas/pools") && !call.is_write();
+        if reads && !std::mem::replace(&mut done, true) {
+            sim.relabel(id.as_str(), &json!({ "tags": tags }));
+        }
+        None
+    });
+    guests.apply(guest(&balancer.id)).await;
+    assert_eq!(refusal(&guests, "guest"), "");
+    let picture = owner.picture().await;
+    let tags = &picture.balancers[0].tags;
+    for tag in [THEIRS, "kube_service_c2_default_guest", MARK] {
+        assert!(tags.iter().any(|it| it == tag), "{tag}: {tags:?}");
+    }
+    assert_eq!(picture.members_at(8080).len(), 2);
+}

@@ -87,7 +87,7 @@ impl Diff<'_> {
                 "the next pool has its members",
             );
         }
-        if !self.serves_another(old, listener) {
+        if self.may_go(old, listener) {
             self.delete_pool(old, "another pool serves the listener", plan);
         }
     }
@@ -108,6 +108,28 @@ impl Diff<'_> {
             self.update(listener, changes),
             "the next pool has its members",
         );
+    }
+
+    /// Whether a pool has a name that the Service gives.
+    fn is_own(&self, pool: &Pool) -> bool {
+        pool.name.starts_with("pool_")
+            && pool
+                .name
+                .ends_with(&format!("_{}", self.names.load_balancer))
+    }
+
+    /// Whether a pool that was not made for the Service serves a listener that is not the
+    /// Service's, be it by an L7 policy: its members are another's.
+    pub(super) fn is_theirs(&self, pool: &Pool) -> bool {
+        let mut others = self.graph.listeners.iter().filter(|it| !self.is_ours(it));
+        !self.is_own(pool) && others.any(|it| serves(pool, it))
+    }
+
+    /// Whether a pool can be deleted that no longer serves a listener of the Service's.
+    pub(super) fn may_go(&self, pool: &Pool, without: &Listener) -> bool {
+        let mut others = self.graph.listeners.iter();
+        let is_used = others.any(|it| it.id != without.id && serves(pool, it));
+        (self.owner || self.is_own(pool)) && !is_used
     }
 
     /// A pool of ours that serves no listener yet.
@@ -131,10 +153,6 @@ impl Diff<'_> {
     /// Pools of ours that serve no listener, and that none is about to need.
     pub(super) fn delete_left_over(&self, wanted: &[WantedListener], plan: &mut Plan<Step>) {
         for pool in &self.graph.pools {
-            let of_us = pool.name.starts_with("pool_")
-                && pool
-                    .name
-                    .ends_with(&format!("_{}", self.names.load_balancer));
             let needed = wanted.iter().any(|it| {
                 let served = self.there(it).is_some_and(|listener| {
                     let serving = self.graph.pool_of(listener);
@@ -145,7 +163,7 @@ impl Diff<'_> {
                 });
                 !served && it.pool.name == pool.name && it.pool.protocol == pool.protocol
             });
-            if of_us && !needed && self.serves_no_service(pool) {
+            if self.is_own(pool) && !needed && self.serves_no_service(pool) {
                 self.delete_pool(pool, "it serves no listener", plan);
             }
         }
@@ -266,4 +284,9 @@ impl Diff<'_> {
             plan.push(step, "it differs from the Service");
         }
     }
+}
+
+fn serves(pool: &Pool, listener: &Listener) -> bool {
+    listener.default_pool_id.as_ref() == Some(&pool.id)
+        || pool.listeners.iter().any(|it| it.id == listener.id)
 }

@@ -122,7 +122,8 @@ impl Diff<'_> {
     pub(super) fn following(&self, pool: &Pool, wanted: &WantedListener) -> Plan<Step> {
         let there = self.graph.members_of(pool);
         // Pods in the place of nodes, or nodes in that of pods, are what can't be had for now.
-        if members::predecessors(&wanted.pool, there).next().is_some() {
+        let have_predecessors = members::predecessors(&wanted.pool, there).next().is_some();
+        if have_predecessors || self.is_theirs(pool) {
             return Plan::default();
         }
         let wanted = as_there(&wanted.pool, there);
