@@ -4,9 +4,11 @@
 //! cloud-provider-openstack has it, one group per Service on the nodes that are its members. A
 //! Service that has the latter keeps it.
 
+use ipnet::IpNet;
 use landfall_model::Intent;
 use landfall_model::plan::Plan;
 
+use crate::names::rule_owner;
 use crate::objects::{Id, Port, Rule, SecurityGroup};
 use crate::observed::{FormerGroup, Goal, GroupView, Observed};
 use crate::requests::RuleRequest;
@@ -90,6 +92,10 @@ pub(crate) fn open(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         .iter()
         .filter(|rule| rule.direction == "ingress")
         .filter(|rule| view.own || have.names.is_of_rule(&rule.description))
+        .collect();
+    let wanted: Vec<WantedRule> = wanted
+        .into_iter()
+        .flat_map(|rule| rule.beside(group, have))
         .collect();
     let missing: Vec<RuleRequest> = wanted
         .iter()
@@ -283,6 +289,13 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
     rules
 }
 
+/// The two prefixes that are as much as this one.
+fn halves(prefix: &str) -> Option<Vec<String>> {
+    let prefix: IpNet = prefix.parse().ok()?;
+    let halves = prefix.subnets(prefix.prefix_len() + 1).ok()?;
+    Some(halves.map(|it| it.to_string()).collect())
+}
+
 // === impl WantedRule ===
 
 impl WantedRule {
@@ -301,6 +314,32 @@ impl WantedRule {
             && rule.port_range_min == Some(self.port)
             && rule.port_range_max == Some(self.port)
             && rule.remote_ip_prefix.as_deref() == Some(self.source.as_str())
+    }
+
+    /// Returns the rule, or its halves where another cluster of this name has an equal one: Neutron
+    /// keeps no two equal rules in a group, and theirs goes when they don't need it. Halves let in
+    /// the same, and show that cluster that the group is not its own alone.
+    fn beside(self, group: &SecurityGroup, have: &Observed) -> Vec<Self> {
+        let Some(cluster) = have.names.cluster_id() else {
+            return vec![self];
+        };
+        let of_another = |rule: &Rule| {
+            let owner = rule_owner(&rule.description).and_then(|(_, of)| of);
+            owner.is_some_and(|of| of != cluster)
+        };
+        let mut rules = group.rules.iter();
+        if !rules.any(|it| it.direction == "ingress" && of_another(it) && self.is(it)) {
+            return vec![self];
+        }
+        // A single address has no halves: theirs will do.
+        let Some(halves) = halves(&self.source) else {
+            return vec![self];
+        };
+        let halves = halves.into_iter().map(|source| Self {
+            source,
+            ..self.clone()
+        });
+        halves.flat_map(|it| it.beside(group, have)).collect()
     }
 
     fn body(&self, group: Option<&Id>, mark: Option<&str>) -> RuleRequest {

@@ -89,7 +89,7 @@ async fn a_renamed_cluster_leaves_its_former_group_to_another_cluster_of_that_na
     ours.settings.cluster = "old".to_owned();
     ours.apply(web()).await;
     ours.kill();
-    // Its rules would equal ours: it has none of its own.
+    // Its rule would equal ours: it has the halves of it.
     let mut theirs = neighbour(&ours, "old", "ks-2");
     theirs.settings.conf.manage_security_groups = true;
     theirs.settings.groups = Groups::PerCluster;
@@ -98,7 +98,7 @@ async fn a_renamed_cluster_leaves_its_former_group_to_another_cluster_of_that_na
     let old = group(&ours, "landfall-nodes-old").await.unwrap();
     assert!(has(&theirs, "x", &old.id).await);
     let ingress = old.rules.iter().filter(|it| it.direction == "ingress");
-    assert_eq!(ingress.count(), 1);
+    assert_eq!(ingress.count(), 3);
     ours.settings.cluster = "c1".to_owned();
     ours.restart().await;
     ours.wait(AUDIT).await;
@@ -111,8 +111,49 @@ async fn a_renamed_cluster_leaves_its_former_group_to_another_cluster_of_that_na
     for node in ["x", "y"] {
         assert!(has(&theirs, node, &old.id).await, "{node}");
     }
-    assert_eq!(group(&ours, "landfall-nodes-old").await, Some(old));
+    let left = group(&ours, "landfall-nodes-old").await.unwrap();
+    assert_eq!(sources(&left), ["10.0.0.0/25", "10.0.0.128/25"]);
     assert_eq!(refusal(&ours, "web"), "");
+}
+
+fn sources(group: &SecurityGroup) -> Vec<String> {
+    let rules = group.rules.iter().filter(|it| it.direction == "ingress");
+    let mut sources: Vec<_> = rules.filter_map(|it| it.remote_ip_prefix.clone()).collect();
+    sources.sort();
+    sources
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_clusters_of_one_name_with_equal_rules_neither_closes_the_other_s_nodes() {
+    let mut ours = per_cluster("");
+    ours.apply(web()).await;
+    let mut theirs = neighbour(&ours, "c1", "ks-2");
+    theirs.settings.conf.manage_security_groups = true;
+    theirs.settings.groups = Groups::PerCluster;
+    theirs.apply(svc("theirs").port(80).node_port(30080)).await;
+    let shared = group(&ours, "landfall-nodes-c1").await.unwrap();
+    assert_eq!(
+        sources(&shared),
+        ["10.0.0.0/24", "10.0.0.0/25", "10.0.0.128/25"]
+    );
+    ours.forget();
+    theirs.forget();
+    for _ in 0..2 {
+        ours.wait(AUDIT).await;
+        ours.settle().await;
+        theirs.settle().await;
+    }
+    assert_eq!(ours.writes(), Vec::<String>::new());
+    assert_eq!(theirs.writes(), Vec::<String>::new());
+    // The equal rule goes with its Service; the other cluster's stay, and its nodes'.
+    ours.delete("web").await;
+    ours.wait(AUDIT).await;
+    theirs.settle().await;
+    let shared = group(&ours, "landfall-nodes-c1").await.unwrap();
+    assert!(!sources(&shared).is_empty(), "{shared:?}");
+    for node in ["x", "y"] {
+        assert!(has(&theirs, node, &shared.id).await, "{node}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
