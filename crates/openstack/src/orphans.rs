@@ -353,10 +353,13 @@ impl<'a> Survey<'a> {
     /// Rules in the group that the nodes share. Another cluster of this name has rules in it, too.
     fn rules(&self, group: &SecurityGroup) -> Vec<Orphan> {
         let uids: BTreeSet<&str> = self.owners.iter().map(|it| it.uid.as_str()).collect();
-        let cluster = self.settings.cluster_id.as_deref();
+        // Without our own id, a rule without one may be another cluster's.
+        let Some(cluster) = self.settings.cluster_id.as_deref() else {
+            return Vec::new();
+        };
         let orphans = group.rules.iter().filter_map(|rule| {
             let (uid, of) = rule_owner(&rule.description)?;
-            (of == cluster && !uids.contains(uid)).then(|| Orphan {
+            (of == Some(cluster) && !uids.contains(uid)).then(|| Orphan {
                 kind: OrphanKind::SecurityGroupRule,
                 id: rule.id.clone(),
                 name: format!("port {}", rule.port_range_min.unwrap_or_default()),
