@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use landfall_model::{Reason, Uid};
+use landfall_model::{Code, Reason, Uid};
 use tokio::time::Instant;
 
 use crate::client::ApiError;
@@ -167,7 +167,9 @@ impl AttemptLog {
         let of = self.writes.iter();
         let of = of.filter(|(_, it)| it.balancer == *balancer);
         let times = |key: &Key, it: &RefusedWrite| {
-            if it.is_failure || follows_nodes(key) {
+            // A quota is raised, or something else deleted, at any time.
+            let is_quota = it.reason.code == Code::QuotaExceeded;
+            if it.is_failure || is_quota || follows_nodes(key) {
                 1
             } else {
                 it.times
@@ -286,9 +288,23 @@ fn is_due(times: u32, last: Instant, now: Instant) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use landfall_model::Code;
-
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_refused_by_quota_is_tried_again_soon_however_often_it_was_refused() {
+        let balancer = Id::new("lb");
+        let now = Instant::now();
+        let is_due = |code: Code| {
+            let mut log = AttemptLog::default();
+            for _ in 0..10 {
+                let reason = Reason::error(code, "no");
+                log.refuse(&balancer, "write pool {}".to_owned(), (reason, false), now);
+            }
+            log.refusals(&balancer, now + REFUSED).0["write pool {}"].due
+        };
+        assert!(is_due(Code::QuotaExceeded));
+        assert!(!is_due(Code::OptionNotSupported));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn only_the_newest_refused_writes_of_members_are_remembered() {
