@@ -67,6 +67,8 @@ pub(crate) struct Memory {
     /// The ports of the nodes of each Service whose rules are in the group that nodes share, by the
     /// UID in its rules.
     pub(crate) guarded: HashMap<String, HashSet<Id>>,
+    /// Servers whose port at this address was seen with port security.
+    pub(crate) secure_nodes: HashSet<(String, IpAddr)>,
     /// Groups that the nodes shared under another name of the cluster.
     pub(crate) former_groups: HashSet<Id>,
     /// How often Services were observed whose nodes get their group only once an address is

@@ -1,7 +1,7 @@
 //! Nodes whose NodePorts a security group keeps closed to other clients: the only members of a
 //! listener with source ranges, where the load balancer itself does not filter.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use landfall_model::intent::NodeTarget;
@@ -29,12 +29,12 @@ impl OpenStack {
         if !filters || !spec.listeners.iter().any(is_restricted) {
             return Ok(None);
         }
-        let mut open = unguarded(&spec.nodes, &self.all_ports(ago(FRESH)).await?);
+        let find = |ports: &[Port]| unguarded(&spec.nodes, ports, &mut self.memory().secure_nodes);
+        let ports = self.all_ports(ago(FRESH)).await?;
+        let mut open = find(&ports);
         if !open.is_empty() {
-            open = unguarded(
-                &spec.nodes,
-                &self.all_ports(ago(self.poll_interval())).await?,
-            );
+            let ports = self.all_ports(ago(self.poll_interval())).await?;
+            open = find(&ports);
         }
         if open.is_empty() {
             return Ok(None);
@@ -73,18 +73,38 @@ pub(super) fn is_restricted(listener: &Listener) -> bool {
     }
 }
 
-/// Nodes that are no servers of the cloud, have no port there, or one without port security.
-fn unguarded<'a>(nodes: &'a [NodeTarget], ports: &[Port]) -> Vec<&'a NodeTarget> {
+/// Nodes that are no servers of the cloud, have no port there, or one without port security. A node
+/// whose port was secure stays so while a list shows no port of its server: that says more of the
+/// list than of the node.
+fn unguarded<'a>(
+    nodes: &'a [NodeTarget],
+    ports: &[Port],
+    known: &mut HashSet<(String, IpAddr)>,
+) -> Vec<&'a NodeTarget> {
+    let mut servers = HashSet::new();
     let mut secure = HashMap::new();
     for port in ports {
+        servers.insert(port.device_id.as_str());
         for fixed in &port.fixed_ips {
             let here = (port.device_id.as_str(), fixed.ip_address);
             secure.insert(here, port.port_security_enabled != Some(false));
         }
     }
-    let is_guarded = |node: &NodeTarget| {
-        let server = node.provider_id.as_deref().and_then(server_of);
-        server.is_some_and(|server| secure.get(&(server, node.address)) == Some(&true))
+    let mut is_guarded = |node: &NodeTarget| {
+        let Some(server) = node.provider_id.as_deref().and_then(server_of) else {
+            return false;
+        };
+        let here = (server.to_owned(), node.address);
+        if !servers.contains(server) {
+            return known.contains(&here);
+        }
+        let is_secure = secure.get(&(server, node.address)) == Some(&true);
+        if is_secure {
+            known.insert(here);
+        } else {
+            known.remove(&here);
+        }
+        is_secure
     };
     nodes.iter().filter(|node| !is_guarded(node)).collect()
 }
