@@ -157,8 +157,7 @@ fn leave_shared(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
 
 /// The Service's rules go from groups that the nodes shared when the cluster had another name; with
 /// the last rule, the group goes from our nodes' ports, and is deleted. Where other ports have it,
-/// it stays as it is: Neutron keeps no two equal rules in a group, so that ours may be what lets
-/// load balancers through to the nodes of another cluster of that name.
+/// or another cluster has rules in it, it stays.
 fn leave_former(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
     let because = "the cluster's name is another one now";
     for FormerGroup {
@@ -169,7 +168,12 @@ fn leave_former(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
     {
         let ingress = || group.rules.iter().filter(|it| it.direction == "ingress");
         if ingress().any(|rule| !have.names.is_of_rule(&rule.description)) {
-            for rule in ingress().filter(|rule| have.names.is_of_rule(&rule.description)) {
+            let of_others = |rule: &Rule| of_another_cluster(rule, have);
+            let is_own = |rule: &Rule| have.names.is_of_rule(&rule.description);
+            if ingress().all(|rule| is_own(rule) || of_others(rule)) {
+                push_ports(ports, group, false, because, plan);
+            }
+            for rule in ingress().filter(|rule| is_own(rule)) {
                 plan.push(delete_rule(rule), because);
             }
             continue;
@@ -289,6 +293,13 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
     rules
 }
 
+/// Whether a rule names another cluster than ours, as far as ours is known.
+fn of_another_cluster(rule: &Rule, have: &Observed) -> bool {
+    let owner = rule_owner(&rule.description).and_then(|(_, of)| of);
+    let cluster = have.names.cluster_id();
+    owner.is_some_and(|of| cluster.is_some_and(|ours| of != ours))
+}
+
 /// The two prefixes that are as much as this one.
 fn halves(prefix: &str) -> Option<Vec<String>> {
     let prefix: IpNet = prefix.parse().ok()?;
@@ -320,15 +331,9 @@ impl WantedRule {
     /// keeps no two equal rules in a group, and theirs goes when they don't need it. Halves let in
     /// the same, and show that cluster that the group is not its own alone.
     fn beside(self, group: &SecurityGroup, have: &Observed) -> Vec<Self> {
-        let Some(cluster) = have.names.cluster_id() else {
-            return vec![self];
-        };
-        let of_another = |rule: &Rule| {
-            let owner = rule_owner(&rule.description).and_then(|(_, of)| of);
-            owner.is_some_and(|of| of != cluster)
-        };
+        let is_theirs = |it: &Rule| it.direction == "ingress" && of_another_cluster(it, have);
         let mut rules = group.rules.iter();
-        if !rules.any(|it| it.direction == "ingress" && of_another(it) && self.is(it)) {
+        if !rules.any(|it| is_theirs(it) && self.is(it)) {
             return vec![self];
         }
         // A single address has no halves: theirs will do.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use landfall_openstack::Groups;
 use landfall_openstack::objects::{Id, SecurityGroup};
+use landfall_openstack::orphans::{self, OrphanKind};
 use landfall_testkit::svc;
 use serde_json::json;
 
@@ -334,4 +335,42 @@ async fn g12_on_ovn_a_wide_rule_by_hand_in_the_group_that_all_share_is_reported(
         reported[0].contains("landfall-nodes-c1") && reported[0].contains("30080"),
         "{reported:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn g12_on_ovn_members_stay_while_neutron_lists_no_port_of_their_servers() {
+    let mut rig = Rig::new(OVN);
+    rig.apply(web().source_range("192.0.2.0/24")).await;
+    assert_eq!(rig.picture().await.members_at(80).len(), 2);
+    rig.sim.on_call(|call| {
+        let is_list = !call.is_write() && call.path.ends_with("/v2.0/ports");
+        is_list.then(|| landfall_testkit::openstack::Fault::Status {
+            code: 200,
+            body: json!({"ports": []}),
+            retry_after: None,
+        })
+    });
+    rig.add_node("c", "10.0.0.6");
+    rig.settle().await;
+    rig.wait(AUDIT).await;
+    rig.settle().await;
+    // Nothing shows yet that the new node is guarded.
+    assert_eq!(
+        rig.picture().await.members_at(80),
+        ["10.0.0.4:30080", "10.0.0.5:30080"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_id_of_the_cluster_no_rule_of_the_group_that_all_share_is_an_orphan() {
+    let mut theirs = per_cluster("");
+    theirs.settings.cluster_id = None;
+    theirs.apply(web()).await;
+    theirs.kill();
+    let found = orphans::find(theirs.looker(), &theirs.settings, &[]).await;
+    let found = found.unwrap().orphans;
+    let rules = found
+        .iter()
+        .filter(|it| it.kind == OrphanKind::SecurityGroupRule);
+    assert_eq!(rules.count(), 0, "{found:?}");
 }
