@@ -87,6 +87,7 @@ impl OpenStack {
         let Step::UpdateLoadBalancer {
             load_balancer,
             changes,
+            ..
         } = step
         else {
             return false;

@@ -67,6 +67,8 @@ pub(crate) struct Memory {
     /// The ports of the nodes of each Service whose rules are in the group that nodes share, by the
     /// UID in its rules.
     pub(crate) guarded: HashMap<String, HashSet<Id>>,
+    /// Load balancers without marks of which more than a name shows that they are a Service's.
+    pub(crate) proven: HashMap<Uid, Id>,
     /// Servers whose port at this address was seen with port security.
     pub(crate) secure_nodes: HashSet<(String, IpAddr)>,
     /// Groups that the nodes shared under another name of the cluster.
@@ -456,6 +458,7 @@ impl Memory {
         }
         self.attempts.forget_service(service);
         self.in_vain.remove(service);
+        self.proven.remove(service);
         self.requested.remove(service);
         self.leaving.remove(service);
         self.refused.remove(service);

@@ -25,7 +25,6 @@ use crate::names::{
 };
 use crate::objects::{Container, FloatingIp, Id, Listener, LoadBalancer, Pool, Ref, SecurityGroup};
 use crate::ownership::is_made;
-use crate::ownership::proof::is_marked;
 use crate::settings::Settings;
 
 /// An object that no Service owns.
@@ -130,10 +129,15 @@ async fn is_still(
         let Some(balancer) = cloud.load_balancer(&orphan.id).await? else {
             return Ok(true);
         };
+        let floating_ips = match &balancer.vip_port_id {
+            Some(port) => cloud.floating_ips(&[("port_id", port.as_str())]).await?,
+            None => Vec::new(),
+        };
         let project = Project {
             balancers: vec![balancer],
             listeners: cloud.listeners(Some(&orphan.id)).await?,
             pools: cloud.pools(Some(&orphan.id)).await?,
+            floating_ips,
             ..Project::default()
         };
         unowned(&project, settings, owners)
@@ -273,13 +277,21 @@ impl<'a> Survey<'a> {
     /// Whether a load balancer may serve another cluster of this name, as only its name says that it
     /// was this one's.
     fn may_serve_another(&self, balancer: &LoadBalancer) -> bool {
+        // Of these, the id is ours.
+        if balancer
+            .tags
+            .iter()
+            .any(|it| it.starts_with(CLUSTER_PREFIX))
+        {
+            return false;
+        }
         let mut listeners = self.project.listeners.iter();
         let mut floating_ips = self.project.floating_ips.iter();
         let in_it = |it: &Listener| it.loadbalancers.iter().any(|it| it.id == balancer.id);
         let port = balancer.vip_port_id.as_ref();
-        let serves = listeners.any(in_it)
-            || floating_ips.any(|it| port.is_some() && it.port_id.as_ref() == port);
-        serves && !is_marked(balancer)
+        balancer.provisioning_status.is_pending()
+            || listeners.any(in_it)
+            || floating_ips.any(|it| port.is_some() && it.port_id.as_ref() == port)
     }
 
     /// Whether a load balancer that stays serves the Service of a description. A Service of this
@@ -702,7 +714,8 @@ mod tests {
         for (listeners, tags, unproven) in [
             (vec![], &[][..], false),
             (vec![listener.clone()], &["kube_cluster_id_ks"], false),
-            (vec![listener.clone()], &["landfall_service_u7"], false),
+            // Another cluster of the name may not know its id.
+            (vec![listener.clone()], &["landfall_service_u7"], true),
             (vec![listener.clone()], &[NAME], true),
             (vec![listener], &[], true),
         ] {

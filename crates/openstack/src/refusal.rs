@@ -58,6 +58,7 @@ pub(crate) fn key(step: &Step) -> Option<Key> {
         Step::UpdateLoadBalancer {
             load_balancer,
             changes,
+            ..
         } => (load_balancer.as_str(), json!(changes)),
         Step::TryListener {
             load_balancer,

@@ -43,6 +43,9 @@ pub enum Step {
         load_balancer: Id,
         /// What.
         changes: LoadBalancerRequest,
+        /// The tags from which the new ones were made.
+        #[serde(skip)]
+        seen: Vec<String>,
     },
     /// Let Octavia rebuild it behind the same VIP.
     FailOver {
@@ -445,17 +448,15 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CreateLoadBalancer { name, holds, .. } => {
-                write!(
-                    f,
-                    "create load balancer {name} with {} listeners",
-                    holds.len()
-                )
+                let count = holds.len();
+                write!(f, "create load balancer {name} with {count} listeners")
             }
             Self::UpdateLoadBalancer {
-                load_balancer,
+                load_balancer: id,
                 changes,
+                ..
             } => {
-                write!(f, "update load balancer {load_balancer}: {}", keys(changes))
+                write!(f, "update load balancer {id}: {}", keys(changes))
             }
             Self::FailOver { load_balancer } => {
                 write!(f, "fail over load balancer {load_balancer}")

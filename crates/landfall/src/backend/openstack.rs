@@ -323,7 +323,11 @@ fn orphan(orphan: orphans::Orphan) -> Orphan {
         kind: words(orphan.kind),
         id: orphan.id.to_string(),
         name: orphan.name,
-        whose: orphan.whose,
+        whose: if orphan.unproven {
+            format!("{}, by its name only", orphan.whose)
+        } else {
+            orphan.whose
+        },
         unproven: orphan.unproven,
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::client::{ApiError, ErrorKind};
 use crate::graph::{Graph, key_of};
-use crate::memory::afterwards;
+use crate::memory::{Known, afterwards};
 use crate::names::{SERVICE_PREFIX, SHARER_PREFIX};
 use crate::objects::{Id, LoadBalancer, Provisioning, Ref};
 use crate::provider::OpenStack;
@@ -48,9 +48,10 @@ impl OpenStack {
             Step::UpdateLoadBalancer {
                 load_balancer,
                 changes,
+                seen,
             } => {
                 if let Some(tags) = &changes.tags {
-                    self.check_tags(load_balancer, tags).await?;
+                    self.check_tags(load_balancer, seen, tags).await?;
                 }
                 let body = json!(changes);
                 let row = self.cloud.update_load_balancer(load_balancer, &body);
@@ -84,11 +85,10 @@ impl OpenStack {
     ///
     /// # Errors
     /// `Stale`: others have changed them.
-    async fn check_tags(&self, id: &Id, tags: &[String]) -> Result<(), ApiError> {
-        let known = self.memory().balancers.get(id).map(|it| it.row.clone());
-        let Some(seen) = known else { return Ok(()) };
-        let made = seen.name.starts_with(SERVICE_PREFIX);
-        let all: BTreeSet<&String> = seen.tags.iter().chain(tags).collect();
+    async fn check_tags(&self, id: &Id, seen: &[String], tags: &[String]) -> Result<(), ApiError> {
+        let made = |known: &Known| known.row.name.starts_with(SERVICE_PREFIX);
+        let made = self.memory().balancers.get(id).is_some_and(made);
+        let all: BTreeSet<&String> = seen.iter().chain(tags).collect();
         let users = all.iter().filter(|tag| tag.starts_with(SERVICE_PREFIX));
         let shared = all.iter().any(|tag| tag.starts_with(SHARER_PREFIX));
         if made && !shared && users.count() < 2 {
@@ -98,7 +98,7 @@ impl OpenStack {
             return Ok(());
         };
         let set = |tags: &[String]| -> BTreeSet<String> { tags.iter().cloned().collect() };
-        if set(&now.tags) == set(&seen.tags) {
+        if set(&now.tags) == set(seen) {
             return Ok(());
         }
         self.renew(now).await;

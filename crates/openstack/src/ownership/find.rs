@@ -8,6 +8,7 @@ use landfall_model::{Code, Intent, Reason};
 use crate::names::{BALANCER_MARK, Names, SERVICE_PREFIX, UID_PREFIX, renamed};
 use crate::objects::{Id, LoadBalancer, Provisioning};
 use crate::observed::Found;
+use crate::ownership::proof::{is_marked, was_served_elsewhere};
 use crate::record::{Record, was_noted};
 
 /// A Service for which a load balancer is searched.
@@ -19,6 +20,8 @@ pub(crate) struct SearchedService<'a> {
     pub(crate) cluster: &'a str,
     /// The load balancer whose address the Service publishes, where its name leaves that open.
     pub(crate) publishing: Option<&'a Id>,
+    /// What is made for it carries marks.
+    pub(crate) marks: bool,
 }
 
 /// The load balancer of a Service among those that there are. `named` is what the cloud says of the
@@ -179,6 +182,7 @@ fn leaving<'a>(seeker: SearchedService<'_>, all: &'a [LoadBalancer]) -> Option<&
             && of_services.all(|tag| *tag == names.uid_tag)
             && is_owner(seeker, it)
             && !is_for_another(names, it)
+            && !is_known_other(seeker, it)
     })
 }
 
@@ -190,6 +194,7 @@ fn by_name(seeker: SearchedService<'_>, all: &[LoadBalancer]) -> Found {
             .filter(|it| it.name == name || (mine(it) && is_owner(seeker, it)))
             .filter(|it| !it.provisioning_status.is_going())
             .filter(|it| !names.of_another_cluster(&it.tags) && !is_for_another(names, it))
+            .filter(|it| !is_known_other(seeker, it))
             .collect::<Vec<_>>()
     };
     let mut candidates = called(&names.load_balancer);
@@ -259,6 +264,13 @@ fn is_for_another(names: &Names, balancer: &LoadBalancer) -> bool {
     }
 }
 
+/// Whether one without our marks is known not to be the Service's, which notes another one.
+fn is_known_other(seeker: SearchedService<'_>, balancer: &LoadBalancer) -> bool {
+    seeker.marks
+        && !is_marked(seeker.names, balancer)
+        && was_served_elsewhere(seeker.intent, balancer)
+}
+
 fn is_owner(seeker: SearchedService<'_>, balancer: &LoadBalancer) -> bool {
     let names = seeker.names;
     let now = balancer.name == names.load_balancer || balancer.name == names.legacy;
@@ -273,6 +285,7 @@ fn is_renamed(seeker: SearchedService<'_>, balancer: &LoadBalancer) -> bool {
         names,
         cluster,
         publishing,
+        ..
     } = seeker;
     if !would_be_ours(names, cluster, balancer) {
         return false;

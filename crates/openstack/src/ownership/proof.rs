@@ -10,20 +10,29 @@ use landfall_model::{Code, Intent, Reason};
 
 use super::is_before;
 use crate::features::Features;
-use crate::names::{CLUSTER_PREFIX, UID_PREFIX};
-use crate::objects::{LoadBalancer, Provisioning};
+use crate::names::Names;
+use crate::objects::LoadBalancer;
 use crate::observed::{Content, Found};
 use crate::record::Record;
 
-/// Whether marks say for which cluster a load balancer was made.
-pub(crate) fn is_marked(balancer: &LoadBalancer) -> bool {
-    let mut tags = balancer.tags.iter();
-    tags.any(|tag| tag.starts_with(CLUSTER_PREFIX) || tag.starts_with(UID_PREFIX))
+/// Whether marks say that a load balancer was made for a Service, or by its cluster.
+pub(crate) fn is_marked(names: &Names, balancer: &LoadBalancer) -> bool {
+    let mut ours = names.cluster_tag.iter().chain([&names.uid_tag]);
+    ours.any(|tag| balancer.tags.contains(tag))
+}
+
+/// Whether a Service notes that another load balancer served it: that its address leads here by
+/// now proves nothing, for it may have been moved to another cluster's.
+pub(crate) fn was_served_elsewhere(intent: &Intent, balancer: &LoadBalancer) -> bool {
+    let recorded = Record::of(intent).map(|it| it.balancer);
+    let noted = recorded.or_else(|| intent.marks.get(LOAD_BALANCER_ID).cloned());
+    noted.is_some_and(|id| id != balancer.id.as_str())
 }
 
 /// The load balancer that only its name makes the Service's, as far as the Service says.
 pub(crate) fn by_name_alone<'a>(
     intent: &Intent,
+    names: &Names,
     features: Features,
     found: &'a Found,
 ) -> Option<&'a LoadBalancer> {
@@ -36,7 +45,7 @@ pub(crate) fn by_name_alone<'a>(
         return None;
     };
     // Without tags there are no marks, and manifests have no time at which a Service was made.
-    if !features.tags() || intent.created.is_none() || is_marked(balancer) {
+    if !features.tags() || intent.created.is_none() || is_marked(names, balancer) {
         return None;
     }
     let id = balancer.id.as_str();
@@ -49,7 +58,8 @@ pub(crate) fn by_name_alone<'a>(
         || Record::of(intent).is_some_and(|it| it.balancer == id);
     let mut vips = balancer.vip_address.iter();
     let published = published(intent);
-    (!noted && !vips.any(|vip| published.contains(vip))).then_some(&**balancer)
+    let here = !was_served_elsewhere(intent, balancer) && vips.any(|it| published.contains(it));
+    (!noted && !here).then_some(&**balancer)
 }
 
 /// The addresses at which clients reach the Service, as its status and a controller, be it another
@@ -85,10 +95,7 @@ pub(crate) fn lacking(
         .collect();
     let why = match content {
         Content::AsWanted => return None,
-        Content::Unread if balancer.provisioning_status == Provisioning::Error => {
-            "and it is in ERROR".to_owned()
-        }
-        Content::Unread => "and Octavia is still changing it".to_owned(),
+        Content::Unread => "and what it serves is not known".to_owned(),
         Content::Graph(graph) => {
             let mut members = graph.members.values().flatten().peekable();
             if members.peek().is_none() {
@@ -115,7 +122,8 @@ pub(crate) fn unproven(balancer: &LoadBalancer, why: &str) -> Reason {
         ),
     )
     .remedy(
-        "to take it, set loadbalancer.openstack.org/load-balancer-id to its id; else give each \
-        cluster its own --cluster-name",
+        "compare its members with the nodes: if it is left over, delete it; if it is this \
+        cluster's, set loadbalancer.openstack.org/load-balancer-id to its id; if it is another \
+        cluster's, give each cluster its own --cluster-name",
     )
 }

@@ -108,14 +108,16 @@ pub(crate) fn open(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         })
         .map(|rule| rule.body(Some(&group.id), mark.as_deref()))
         .collect();
-    if !missing.is_empty() {
+    // What is refused as equal to another's rule is seen before its successors' predecessors go.
+    let complete = missing.is_empty();
+    if !complete {
         let step = Step::CreateRules {
             group: group.id.clone(),
             rules: missing,
         };
         plan.push(step, "the Service has NodePorts that are closed");
     }
-    for rule in there {
+    for rule in there.into_iter().filter(|_| complete) {
         if !wanted.iter().any(|it| it.is(rule)) {
             plan.push(delete_rule(rule), "no NodePort of the Service needs it");
         }
@@ -170,8 +172,10 @@ fn leave_former(have: &Observed, view: &GroupView, plan: &mut Plan<Step>) {
         if ingress().any(|rule| !have.names.is_of_rule(&rule.description)) {
             let of_others = |rule: &Rule| of_another_cluster(rule, have);
             let is_own = |rule: &Rule| have.names.is_of_rule(&rule.description);
-            if ingress().all(|rule| is_own(rule) || of_others(rule)) {
+            // By our rules the group is known as ours: they go last.
+            if ingress().all(|rule| is_own(rule) || of_others(rule)) && !ports.is_empty() {
                 push_ports(ports, group, false, because, plan);
+                continue;
             }
             for rule in ingress().filter(|rule| is_own(rule)) {
                 plan.push(delete_rule(rule), because);
@@ -333,7 +337,7 @@ impl WantedRule {
     fn beside(self, group: &SecurityGroup, have: &Observed) -> Vec<Self> {
         let is_theirs = |it: &Rule| it.direction == "ingress" && of_another_cluster(it, have);
         let mut rules = group.rules.iter();
-        if !rules.any(|it| is_theirs(it) && self.is(it)) {
+        if !rules.any(|it| self.is(it) && is_theirs(it)) {
             return vec![self];
         }
         // A single address has no halves: theirs will do.

@@ -104,6 +104,7 @@ fn leave(balancer: &LoadBalancer, tags: Vec<String>, plan: &mut Plan<Step>) {
                 tags: Some(tags),
                 ..LoadBalancerRequest::default()
             },
+            seen: balancer.tags.clone(),
         },
         "the Service leaves the load balancer",
     );

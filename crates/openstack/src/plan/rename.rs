@@ -50,6 +50,7 @@ pub(super) fn rename(
         Step::UpdateLoadBalancer {
             load_balancer: lb,
             changes,
+            seen: balancer.tags.clone(),
         },
         because(),
     );
@@ -179,6 +180,7 @@ pub(super) fn tag(
             tags: Some(tags),
             ..LoadBalancerRequest::default()
         },
+        seen: balancer.tags.clone(),
     };
     plan.push(step, because);
 }

@@ -16,6 +16,9 @@ use crate::plan;
 use crate::provider::OpenStack;
 use crate::record::owned;
 
+/// The event of a load balancer that stays, as nothing but its name makes it the Service's.
+const NOT_DELETED: &str = "LoadBalancerNotDeleted";
+
 impl OpenStack {
     pub(super) async fn read_before_removal(
         &self,
@@ -35,7 +38,7 @@ impl OpenStack {
         };
         let features = Features::new(version, "");
         let left = self.leave_unproven(intent, &names, features, &mut found);
-        let left = left.await?.map(|it| ("LoadBalancerNotDeleted", it));
+        let left = left.await?.map(|it| (NOT_DELETED, it));
         let troubles = self.troubles(&found);
         let leaving = self
             .memory()
@@ -76,6 +79,11 @@ impl OpenStack {
                     ..FloatingIpQuery::of(&have.names)
                 })
                 .await?;
+        }
+        if have.notices.iter().any(|(event, _)| *event == NOT_DELETED) {
+            // Another cluster may have this very Service, and keep its address.
+            let spare = have.addressing.spare.take();
+            have.addressing.spare = spare.filter(|it| held.contains(&it.floating_ip_address));
         }
         have.groups = self.groups_before_removal(&have).await?;
         have.certificates = self.read_certificates(intent, None, &have.names).await;

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::dialect::Given;
@@ -25,7 +26,9 @@ use crate::ownership::find::{
     SearchedService, find, marked, names_another, serving_all_the_same, would_be_ours,
 };
 use crate::ownership::floating_ips::FloatingIpQuery;
-use crate::ownership::proof::{by_name_alone, lacking, noted_addresses, published, unproven};
+use crate::ownership::proof::{
+    by_name_alone, lacking, noted_addresses, published, unproven, was_served_elsewhere,
+};
 use crate::provider::OpenStack;
 use crate::record::Record;
 
@@ -56,6 +59,7 @@ impl OpenStack {
             names,
             cluster: &self.settings.cluster,
             publishing: None,
+            marks: Features::new(self.cloud.versions().await?, "").tags(),
         };
         let given = intent.extensions.openstack.load_balancer.as_ref();
         let given = given.map(|given| Id::new(&given.value));
@@ -270,18 +274,31 @@ impl OpenStack {
         features: Features,
         content: &Content,
         found: &mut Found,
-    ) -> Result<(), ApiError> {
-        let Some(balancer) = by_name_alone(intent, features, found) else {
+    ) -> Result<(), ObserveError> {
+        let Some(balancer) = by_name_alone(intent, names, features, found) else {
             return Ok(());
         };
-        let Some(reason) = lacking(intent, balancer, content) else {
+        if self.is_proven(intent, names, balancer).await? {
             return Ok(());
+        }
+        let read;
+        let content = match content {
+            // Members show it also while Octavia is at work, or has given up.
+            Content::Unread => {
+                read = self.inside_of(balancer).await?;
+                &read
+            }
+            content => content,
         };
-        if !self
-            .has_address(names, balancer, &published(intent))
-            .await?
-        {
+        let id = balancer.id.clone();
+        let lacking = lacking(intent, balancer, content);
+        let mut memory = self.memory();
+        if let Some(reason) = lacking {
             *found = Found::Refused(reason);
+            // It does not serve the Service: another one that is named later does.
+            memory.of.remove(&intent.uid);
+        } else {
+            memory.proven.insert(intent.uid.clone(), id);
         }
         Ok(())
     }
@@ -295,18 +312,43 @@ impl OpenStack {
         features: Features,
         found: &mut Found,
     ) -> Result<Option<Reason>, ApiError> {
-        let Some(balancer) = by_name_alone(intent, features, found) else {
+        let Some(balancer) = by_name_alone(intent, names, features, found) else {
             return Ok(None);
         };
-        if self
-            .has_address(names, balancer, &published(intent))
-            .await?
-        {
+        if self.is_proven(intent, names, balancer).await? {
             return Ok(None);
         }
         let reason = unproven(balancer, "and the Service was never served by it");
         *found = Found::Nothing;
         Ok(Some(reason))
+    }
+
+    /// Whether it is known already that a load balancer is the Service's, or the address shows it
+    /// that the Service publishes.
+    async fn is_proven(
+        &self,
+        intent: &Intent,
+        names: &Names,
+        balancer: &LoadBalancer,
+    ) -> Result<bool, ApiError> {
+        if self.memory().proven.get(&intent.uid) == Some(&balancer.id) {
+            return Ok(true);
+        }
+        let elsewhere = was_served_elsewhere(intent, balancer);
+        Ok(!elsewhere
+            && self
+                .has_address(names, balancer, &published(intent))
+                .await?)
+    }
+
+    /// Reads what is in a load balancer, whatever Octavia does with it.
+    async fn inside_of(&self, balancer: &LoadBalancer) -> Result<Content, ObserveError> {
+        let mut graph = self.children(balancer).await?;
+        for pool in &graph.pools {
+            let members = self.cloud.members(&pool.id).await?;
+            graph.members.insert(pool.id.clone(), members);
+        }
+        Ok(Content::Graph(Arc::new(graph)))
     }
 
     /// Whether one of these addresses leads to a load balancer.

@@ -92,6 +92,8 @@ impl Cluster {
     pub fn apply(&self, row: &ServiceRow) {
         let mut state = self.state();
         let mut row = row.clone();
+        // Each has a time: this one was there before any load balancer.
+        row.created.get_or_insert(jiff::Timestamp::UNIX_EPOCH);
         if let Some(old) = state
             .services
             .get(&row.key)

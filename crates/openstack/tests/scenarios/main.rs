@@ -47,6 +47,7 @@ mod others;
 mod parting;
 mod pods;
 mod pools;
+
 mod proven;
 mod pure;
 mod queued;

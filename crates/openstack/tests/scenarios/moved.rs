@@ -119,7 +119,13 @@ async fn a_floating_ip_of_another_cluster_that_a_person_attached_outlives_the_se
 
 #[tokio::test(start_paused = true)]
 async fn what_another_cluster_serves_behind_the_address_is_not_deleted_with_the_service() {
-    for adopted in [false, true] {
+    for (adopted, cluster) in [
+        (false, "green"),
+        (true, "green"),
+        (false, "c1"),
+        (true, "c1"),
+    ] {
+        let name = format!("kube_service_{cluster}_default_web");
         let mut rig = Rig::new("");
         if adopted {
             left_by_reference(&rig, "c1");
@@ -130,7 +136,7 @@ async fn what_another_cluster_serves_behind_the_address_is_not_deleted_with_the_
         let ours = rig.picture().await.balancers[0].id.to_string();
         // Its address goes to the same Service of another cluster, which has no marks, and what
         // served it here is deleted. Without nodes it can't be made again.
-        let green = reference_makes(&rig.sim, "green", "kube_service_green_default_web");
+        let green = reference_makes(&rig.sim, cluster, &name);
         let port = Id::new(green["vip_port_id"].as_str().unwrap());
         rig.sim.edit(only(&rig).await.id.as_str(), moved_to(&port));
         rig.cluster.remove_node("a");
@@ -138,11 +144,35 @@ async fn what_another_cluster_serves_behind_the_address_is_not_deleted_with_the_
         rig.sim.delete(&ours);
         rig.wait(Duration::from_secs(900)).await;
         rig.delete("web").await;
-        assert!(rig.cluster.service("web").is_none(), "{adopted}");
+        assert!(rig.cluster.service("web").is_none(), "{adopted} {cluster}");
         let picture = rig.picture().await;
-        assert_eq!(picture.balancers.len(), 1, "{adopted}");
-        assert_eq!(picture.balancers[0].name, "kube_service_green_default_web");
-        assert_eq!(picture.floating_ips.len(), 1, "{adopted}");
+        assert_eq!(picture.balancers.len(), 1, "{adopted} {cluster}");
+        assert_eq!(picture.balancers[0].name, name);
+        assert_eq!(picture.floating_ips.len(), 1, "{adopted} {cluster}");
         assert_eq!(picture.floating_ips[0].port_id, Some(port));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_serves_a_cluster_of_the_same_name_at_the_address_is_not_taken_for_a_lost_one() {
+    let mut rig = Rig::new("");
+    rig.apply(web()).await;
+    let ours = rig.picture().await.balancers[0].id.to_string();
+    let theirs = reference_makes(&rig.sim, "c1", "kube_service_c1_default_web");
+    let theirs = Id::new(theirs["id"].as_str().unwrap());
+    rig.sim.settle_in(Duration::from_secs(1));
+    rig.wait(Duration::from_secs(30)).await;
+    let balancers = rig.picture().await.balancers;
+    let there = balancers.iter().find(|it| it.id == theirs).unwrap();
+    let port = there.vip_port_id.clone().unwrap();
+    rig.sim.edit(only(&rig).await.id.as_str(), moved_to(&port));
+    rig.sim.mark_foreign(theirs.as_str());
+    let before = rig.sim.snapshot_foreign();
+    rig.sim.delete(&ours);
+    rig.wait(Duration::from_secs(900)).await;
+    rig.settle().await;
+    assert_eq!(rig.sim.snapshot_foreign(), before);
+    let picture = rig.picture().await;
+    let own = picture.balancers.iter().filter(|it| it.id != theirs);
+    assert_eq!(own.count(), 1, "{:?}", rig.writes());
 }

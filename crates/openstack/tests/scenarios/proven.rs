@@ -121,3 +121,66 @@ async fn one_at_the_address_that_a_service_publishes_is_taken_whatever_its_membe
     let members = other.picture().await.members_at(80);
     assert_eq!(members, ["10.0.0.24:30080", "10.0.0.25:30080"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_the_reference_has_only_begun_is_waited_for_and_goes_with_its_service() {
+    for deleted in [false, true] {
+        let mut rig = Rig::new("create-monitor=true");
+        rig.sim.settle_in(std::time::Duration::from_secs(60));
+        let id = made_by_reference(&rig);
+        rig.sim.set_status(id.as_str(), "PENDING_CREATE");
+        rig.cluster.apply(&web().row());
+        rig.start();
+        rig.wait(std::time::Duration::from_secs(5)).await;
+        let reported = refusal(&rig, "web");
+        assert!(!reported.contains("another cluster"), "{reported}");
+        if deleted {
+            rig.cluster.delete("web");
+            rig.wait(std::time::Duration::from_secs(5)).await;
+        }
+        rig.sim.set_status(id.as_str(), "ACTIVE");
+        rig.wait(std::time::Duration::from_secs(60)).await;
+        rig.settle().await;
+        if deleted {
+            assert!(rig.picture().await.is_empty(), "{:?}", rig.writes());
+        } else {
+            assert_eq!(refusal(&rig, "web"), "");
+            assert_eq!(rig.published("web").len(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_in_error_whose_members_are_the_nodes_is_failed_over() {
+    let mut rig = Rig::new("create-monitor=true");
+    let id = made_by_reference(&rig);
+    rig.wait(std::time::Duration::from_secs(10)).await;
+    rig.sim.set_status(id.as_str(), "ERROR");
+    rig.apply(web()).await;
+    let failover = format!("PUT /v2/lbaas/loadbalancers/{id}/failover");
+    assert!(rig.writes().contains(&failover), "{:?}", rig.writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_named_after_a_refusal_counts() {
+    let owner = Rig::new("");
+    made_by_reference(&owner);
+    let mut other = other_of_the_name(&owner);
+    other.apply(web()).await;
+    assert_ne!(refusal(&other, "web"), "");
+    let by_hand = of_cluster(&owner, "by-hand");
+    owner
+        .sim
+        .relabel(&by_hand, &serde_json::json!({"name": "mine", "tags": []}));
+    owner.wait(std::time::Duration::from_secs(10)).await;
+    other
+        .edit("web", |row| {
+            let value = by_hand.clone();
+            row.annotations.insert(LOAD_BALANCER_ID.to_owned(), value);
+        })
+        .await;
+    // It is the one that the Service waits for.
+    let reported = refusal(&other, "web");
+    assert!(reported.contains(&by_hand), "{reported}");
+    assert!(reported.contains("has no floating IP"), "{reported}");
+}

@@ -244,10 +244,6 @@ impl Rig {
 
     /// Applies a Service and waits until the controller has come to rest.
     pub async fn apply(&mut self, service: ServiceBuilder) {
-        // In a cluster each has a time: this one was there before any load balancer.
-        let service = service.with(|row| {
-            row.created.get_or_insert(jiff::Timestamp::UNIX_EPOCH);
-        });
         self.cluster.apply(&service.row());
         if self.controller.is_none() {
             self.start();

@@ -3,6 +3,7 @@
 use landfall_model::plan::Plan;
 
 use super::{Diff, new, with_tags};
+use crate::names::{child_prefix, cut};
 use crate::objects::{Id, Listener, PersistenceType, Pool, Provisioning};
 use crate::plan::members::{self, Writer};
 use crate::requests::{
@@ -112,10 +113,8 @@ impl Diff<'_> {
 
     /// Whether a pool has a name that the Service gives.
     fn is_own(&self, pool: &Pool) -> bool {
-        pool.name.starts_with("pool_")
-            && pool
-                .name
-                .ends_with(&format!("_{}", self.names.load_balancer))
+        let before = child_prefix("pool", &pool.name);
+        before.is_some_and(|it| cut(format!("{it}{}", self.names.load_balancer)) == pool.name)
     }
 
     /// Whether a pool that was not made for the Service serves a listener that is not the

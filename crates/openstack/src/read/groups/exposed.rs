@@ -55,7 +55,7 @@ pub(super) fn exposed(
     )
 }
 
-/// Whether a rule lets all clients in.
+/// Whether a rule lets all clients in, or a half of them: the other half has a rule, too.
 fn opens(rule: &Rule, protocol: Protocol, port: u16) -> bool {
     let number = match protocol {
         Protocol::Tcp => "6",
@@ -72,6 +72,6 @@ fn opens(rule: &Rule, protocol: Protocol, port: u16) -> bool {
         && rule
             .remote_ip_prefix
             .as_deref()
-            .is_none_or(|it| it.ends_with("/0"));
+            .is_none_or(|it| it.ends_with("/0") || it.ends_with("/1"));
     rule.direction == "ingress" && everywhere && of_protocol && (from..=to).contains(&port)
 }
