@@ -104,6 +104,8 @@ pub(super) enum End {
     Agreed,
     /// One side broke off; the other is reset, too.
     Broken,
+    /// One side broke off after its end, and all that it had said has arrived.
+    Deserted,
     /// It was idle, refused or cut.
     Closed,
 }
@@ -304,7 +306,7 @@ impl Connection {
         self.inward.give_up(&mut tools.pipes);
         self.outward.give_up(&mut tools.pipes);
         let is_broken = match end {
-            End::Agreed => false,
+            End::Agreed | End::Deserted => false,
             End::Broken => true,
             End::Closed => self.phase == Phase::Open,
         };
@@ -318,7 +320,7 @@ impl Connection {
         };
         match end {
             End::Agreed if self.inward.closed => tools.member_sockets.take_back(member_socket),
-            End::Agreed | End::Closed | End::Broken => {
+            End::Agreed | End::Deserted | End::Closed | End::Broken => {
                 tools.member_sockets.close(member_socket, is_broken);
             }
         }
@@ -340,7 +342,7 @@ impl Connection {
         if facts.end == access_log::CUT && !is_cut {
             facts.end = match end {
                 End::Agreed => access_log::OK,
-                End::Broken => access_log::BROKEN,
+                End::Broken | End::Deserted => access_log::BROKEN,
                 End::Closed => access_log::TIMEOUT,
             };
         }
@@ -368,6 +370,8 @@ impl Connection {
         let outward = self
             .outward
             .pump(&member_socket.stream, &self.client, buffer, pipes);
+        let inward = self.inward.outlive(inward, &self.outward, pipes);
+        let outward = self.outward.outlive(outward, &self.inward, pipes);
         let passed_in = self.inward.moved - before[0];
         let passed_out = self.outward.moved - before[2];
         if passed_in > 0 || self.outward.sent > before[3] {
@@ -400,12 +404,18 @@ impl Connection {
         }
         if outward == Rest::Ended && !self.outward.closed {
             if inward == Rest::Ended {
-                return Step::End(End::Agreed);
+                return Step::End(self.agreed());
             }
             self.outward.close(&self.client);
         }
         if inward == Rest::Ended && outward == Rest::Ended {
-            return Step::End(End::Agreed);
+            return Step::End(self.agreed());
+        }
+        // Otherwise a side could speak for hours to one that is gone.
+        if (self.inward.lost && self.outward.has_arrived(&self.client))
+            || (self.outward.lost && self.inward.has_arrived(&member_socket.stream))
+        {
+            return Step::End(End::Deserted);
         }
         if self.outward.holds() && !self.watches_writing {
             self.watches_writing = true;
@@ -422,6 +432,15 @@ impl Connection {
             Step::Again
         } else {
             Step::Wait
+        }
+    }
+
+    /// How it ends now that neither side has more to say.
+    fn agreed(&self) -> End {
+        if self.inward.lost || self.outward.lost {
+            End::Deserted
+        } else {
+            End::Agreed
         }
     }
 

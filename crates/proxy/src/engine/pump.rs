@@ -44,6 +44,8 @@ pub(super) struct Direction {
     pub(super) moved: u64,
     /// How many bytes the receiver took.
     pub(super) sent: u64,
+    /// The receiver is gone: what still comes is read and dropped.
+    pub(super) lost: bool,
     splicing: bool,
     held: Held,
 }
@@ -88,6 +90,7 @@ impl Direction {
             closed: false,
             moved: 0,
             sent: 0,
+            lost: false,
             splicing: false,
             held: Held::Nothing,
         }
@@ -114,6 +117,27 @@ impl Direction {
         }
     }
 
+    /// Goes on without the receiver, if that is all that failed: it had sent its end before it
+    /// broke off, so what it said, in the direction `back`, is whole and still to be delivered.
+    pub(super) fn outlive(
+        &mut self,
+        result: Result<Rest, Broken>,
+        back: &Self,
+        pipes: &mut Pipes,
+    ) -> Result<Rest, Broken> {
+        match result {
+            // The kernel says EPIPE for a reset behind an end, which may not have been read yet.
+            Err(Broken::Receiver(error))
+                if !back.lost && (back.ended || error.kind() == io::ErrorKind::BrokenPipe) =>
+            {
+                self.lost = true;
+                self.give_up(pipes);
+                Ok(Rest::Share)
+            }
+            result => result,
+        }
+    }
+
     /// Moves what can be moved.
     pub(super) fn pump(
         &mut self,
@@ -135,6 +159,10 @@ impl Direction {
             }
             if !self.readable {
                 return Ok(Rest::Waiting);
+            }
+            if self.lost {
+                self.read(from, buffer)?;
+                continue;
             }
             if !self.splicing || !self.splice(from, pipes)? {
                 self.copy(from, to, buffer)?;
@@ -188,6 +216,11 @@ impl Direction {
         let _ = to.shutdown(Half::Write);
     }
 
+    /// Whether the receiver's system has acknowledged everything, and the end.
+    pub(super) fn has_arrived(&self, to: &Stream) -> bool {
+        self.closed && to.unacknowledged().is_ok_and(|count| count == 0)
+    }
+
     /// Writes what was kept. `true`: nothing is left.
     pub(super) fn write_held(&mut self, to: &Stream, pipes: &mut Pipes) -> Result<bool, Broken> {
         loop {
@@ -213,7 +246,7 @@ impl Direction {
         }
     }
 
-    /// Gives back a pipe that is held. What is in it is lost.
+    /// Gives up what is held, and gives back the pipe.
     pub(super) fn give_up(&mut self, pipes: &mut Pipes) {
         if let Held::Pipe(pipe) = std::mem::replace(&mut self.held, Held::Nothing) {
             pipes.give(*pipe);

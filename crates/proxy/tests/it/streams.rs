@@ -8,6 +8,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::scene::{Manner, Scene, Server, ended, in_time, read_all, until};
 
+/// More than the receiver's system takes while the receiver does not read, and less than the
+/// sender's keeps then.
+const SOME: usize = 400 * 1024;
+
 #[tokio::test]
 async fn a_client_that_has_finished_still_gets_the_answer() {
     let server = Server::start(Manner::Answer(b"all of it".to_vec())).await;
@@ -31,6 +35,47 @@ async fn a_member_that_has_finished_still_gets_what_the_client_says() {
     client.write_all(b"one thing more").await.unwrap();
     client.shutdown().await.unwrap();
     assert_eq!(read_all(&mut member).await, b"one thing more");
+    until("given back", || scene.status().open == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_member_said_arrives_though_it_is_gone_when_the_client_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    let said = vec![b'm'; SOME];
+    in_time(member.write_all(&said)).await.unwrap();
+    drop(member);
+    until("passed on", || scene.totals().bytes_out == SOME as u64).await;
+    // The first byte brings the member's reset, the second meets it, the third meets no member.
+    for count in 1..=3 {
+        client.write_all(b"c").await.unwrap();
+        until("passed in", || scene.totals().bytes_in == count).await;
+    }
+    assert!(read_all(&mut client).await == said);
+    drop(client);
+    until("given back", || scene.status().open == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_client_said_arrives_though_it_is_gone_when_the_member_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    let said = vec![b'c'; SOME];
+    in_time(client.write_all(&said)).await.unwrap();
+    drop(client);
+    until("passed in", || scene.totals().bytes_in == SOME as u64).await;
+    for count in 1..=3 {
+        member.write_all(b"m").await.unwrap();
+        until("passed on", || scene.totals().bytes_out == count).await;
+    }
+    assert!(read_all(&mut member).await == said);
+    // It may not go on for ever.
+    let deserted = async { while member.write_all(&[b'm'; 1024]).await.is_ok() {} };
+    in_time(deserted).await;
     until("given back", || scene.status().open == 0).await;
 }
 
