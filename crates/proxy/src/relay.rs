@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::access_log::{self, Note};
 use crate::dial::Dialed;
+use crate::http::ClientStream;
 use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Lease;
 use crate::tls::MemberStream;
@@ -37,7 +38,16 @@ struct Direction {
     sent: u64,
     ended: bool,
     closed: bool,
+    /// The receiver is gone: what still comes is read and dropped.
+    lost: bool,
     unflushed: bool,
+}
+
+/// A failure, and whose.
+#[derive(Debug)]
+enum Broken {
+    Sender,
+    Receiver(io::Error),
 }
 
 /// When each side last sent something, and how long it may be silent.
@@ -50,7 +60,7 @@ struct Silence {
 }
 
 /// Carries a connection from beginning to end. Counts it on the listener and the member.
-pub(crate) async fn run<C: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn run<C: ClientStream>(
     listener: &ListenerState,
     config: &ListenerConfig,
     client: C,
@@ -68,7 +78,7 @@ pub(crate) async fn run<C: AsyncRead + AsyncWrite + Unpin>(
     carry(listener, config, client, member, &lease, note).await;
 }
 
-async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
+async fn carry<C: ClientStream>(
     listener: &ListenerState,
     config: &ListenerConfig,
     mut client: C,
@@ -92,8 +102,8 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
             return Poll::Ready((inward.holds_some(), access_log::CUT));
         }
         let before = [inward.moved, inward.sent, outward.moved, outward.sent];
-        let there = inward.poll(cx, &mut client, &mut member);
-        let back = outward.poll(cx, &mut member, &mut client);
+        let there = inward.poll_without(&outward, cx, &mut client, &mut member);
+        let back = outward.poll_without(&inward, cx, &mut member, &mut client);
         let passed = (inward.moved - before[0], outward.moved - before[2]);
         if passed.0 > 0 || passed.1 > 0 {
             listener.counters().mine().passed(passed.0, passed.1);
@@ -111,13 +121,24 @@ async fn carry<C: AsyncRead + AsyncWrite + Unpin>(
             silence.member = now;
         }
         match (there, back) {
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
-                return Poll::Ready((false, access_log::OK));
-            }
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
                 return Poll::Ready((true, access_log::BROKEN));
             }
+            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
+                let end = if inward.lost || outward.lost {
+                    access_log::BROKEN
+                } else {
+                    access_log::OK
+                };
+                return Poll::Ready((false, end));
+            }
             _ => {}
+        }
+        // Otherwise a side could speak for hours to one that is gone.
+        if (inward.lost && outward.has_arrived(client.unacknowledged()))
+            || (outward.lost && inward.has_arrived(member.unacknowledged()))
+        {
+            return Poll::Ready((false, access_log::BROKEN));
         }
         while timer.as_mut().poll(cx).is_ready() {
             let deadline = silence.deadline(&inward, &outward);
@@ -161,8 +182,45 @@ impl Direction {
         self.taken < self.held.len()
     }
 
+    /// Whether the receiver's system has acknowledged everything, and the end.
+    fn has_arrived(&self, unacknowledged: io::Result<usize>) -> bool {
+        self.closed && unacknowledged.is_ok_and(|count| count == 0)
+    }
+
+    /// As [`Self::poll`], and goes on without the receiver if that is all that failed: it had sent
+    /// its end before it broke off, so what it said, in the direction `back`, is whole and still to
+    /// be delivered.
+    fn poll_without<R, W>(
+        &mut self,
+        back: &Self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+    ) -> Poll<Result<(), Broken>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        match ready!(self.poll(cx, from, to)) {
+            // The kernel says EPIPE for a reset behind an end, which may not have been read yet.
+            Err(Broken::Receiver(error))
+                if !back.lost && (back.ended || error.kind() == io::ErrorKind::BrokenPipe) =>
+            {
+                (self.held, self.taken) = (Vec::new(), 0);
+                (self.lost, self.unflushed) = (true, false);
+                self.poll(cx, from, to)
+            }
+            result => Poll::Ready(result),
+        }
+    }
+
     /// Moves what can be moved. Ready once the end has been passed on.
-    fn poll<R, W>(&mut self, cx: &mut Context<'_>, from: &mut R, to: &mut W) -> Poll<io::Result<()>>
+    fn poll<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &mut R,
+        to: &mut W,
+    ) -> Poll<Result<(), Broken>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -171,9 +229,11 @@ impl Direction {
             return Poll::Ready(Ok(()));
         }
         for _ in 0..ROUNDS {
-            ready!(self.poll_held(cx, to))?;
+            ready!(self.poll_held(cx, to)).map_err(Broken::Receiver)?;
             if self.ended {
-                ready!(Pin::new(to).poll_shutdown(cx))?;
+                if !self.lost {
+                    ready!(Pin::new(to).poll_shutdown(cx)).map_err(Broken::Receiver)?;
+                }
                 self.closed = true;
                 return Poll::Ready(Ok(()));
             }
@@ -186,7 +246,7 @@ impl Direction {
                 Poll::Pending => {
                     // TLS may hold back a record that did not fit.
                     if self.unflushed {
-                        ready!(Pin::new(to).poll_flush(cx))?;
+                        ready!(Pin::new(to).poll_flush(cx)).map_err(Broken::Receiver)?;
                         self.unflushed = false;
                     }
                     return Poll::Pending;
@@ -223,7 +283,7 @@ impl Direction {
         from: &mut R,
         to: &mut W,
         buffer: &mut [u8],
-    ) -> Poll<io::Result<()>>
+    ) -> Poll<Result<(), Broken>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
@@ -234,7 +294,7 @@ impl Direction {
             // A client that leaves without the closure alert (RFC 8446 section 6.1) has ended as
             // well: many do, and the bytes inside show members where their messages end.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) => return Poll::Ready(Err(error)),
+            Err(_) => return Poll::Ready(Err(Broken::Sender)),
         }
         let bytes = buffer.filled();
         if bytes.is_empty() {
@@ -242,14 +302,20 @@ impl Direction {
             return Poll::Ready(Ok(()));
         }
         self.moved += bytes.len() as u64;
+        if self.lost {
+            return Poll::Ready(Ok(()));
+        }
         self.unflushed = true;
         let mut sent = 0;
         while sent < bytes.len() {
             let rest = bytes.get(sent..).unwrap_or_default();
             match Pin::new(&mut *to).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(0)) => {
+                    let error = io::ErrorKind::WriteZero.into();
+                    return Poll::Ready(Err(Broken::Receiver(error)));
+                }
                 Poll::Ready(Ok(count)) => sent += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Receiver(error))),
                 Poll::Pending => {
                     self.held = rest.to_vec();
                     break;

@@ -26,6 +26,16 @@ const ONE: libc::c_int = 1;
 /// The kernel takes no more pieces at once (`UIO_MAXIOV`).
 const MAX_PIECES: usize = 1024;
 
+/// How many bytes that a TCP socket sent, and whether an end of stream (counted as one), the peer
+/// has not acknowledged yet.
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    let socket = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes one int to `count`, which lives across the call.
+    check(unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut count) })?;
+    Ok(usize::try_from(count).unwrap_or_default())
+}
+
 // === impl Stream ===
 
 impl Stream {
@@ -136,15 +146,6 @@ impl Stream {
             )
         })?;
         Ok((code != 0).then(|| io::Error::from_raw_os_error(code)))
-    }
-
-    /// How many sent bytes, and whether an end of stream (counted as one), the peer has not
-    /// acknowledged yet.
-    pub fn unacknowledged(&self) -> io::Result<usize> {
-        let mut count: libc::c_int = 0;
-        // SAFETY: the kernel writes one int to `count`, which lives across the call.
-        check(unsafe { libc::ioctl(self.raw(), libc::TIOCOUTQ, &raw mut count) })?;
-        Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Sends small pieces at once instead of collecting them.
@@ -273,7 +274,7 @@ mod tests {
             let mut room = [0; 8];
             assert_eq!(eventually(|| socket.receive(&mut room)), 3);
             assert_eq!(eventually(|| socket.receive(&mut room)), 0);
-            assert_eq!(socket.unacknowledged().unwrap(), 0);
+            assert_eq!(unacknowledged(&socket).unwrap(), 0);
             socket.disconnect().unwrap();
             assert_eq!(received, [round]);
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use landfall_sys::epoll::{Epoll, Event, Watch};
-use landfall_sys::stream::{Half, Stream};
+use landfall_sys::stream::{Half, Stream, unacknowledged};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
 use tokio::task::coop::poll_proceed;
@@ -337,6 +337,10 @@ impl ClientStream for ClientSocket {
 
     fn ends_by_itself(&self) -> bool {
         true
+    }
+
+    fn unacknowledged(&self) -> io::Result<usize> {
+        unacknowledged(&self.stream)
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use landfall_sys::address::RawAddress;
 use landfall_sys::epoll::{Epoll, Watch};
-use landfall_sys::stream::{Half, Stream};
+use landfall_sys::stream::{Half, Stream, unacknowledged};
 
 use crate::ports;
 
@@ -179,10 +179,7 @@ impl MemberSockets {
         };
         let reusable = spares.len() < self.most_spares
             && !member_socket.has_port
-            && member_socket
-                .stream
-                .unacknowledged()
-                .is_ok_and(|count| count == 0)
+            && unacknowledged(&member_socket.stream).is_ok_and(|count| count == 0)
             && member_socket.stream.disconnect().is_ok();
         if reusable {
             if let Some(user) = self.users.get_mut(member_socket.number as usize) {

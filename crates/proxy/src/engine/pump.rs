@@ -8,7 +8,7 @@
 
 use std::io;
 
-use landfall_sys::stream::{Half, Stream};
+use landfall_sys::stream::{Half, Stream, unacknowledged};
 
 use super::pipes::{Pipes, Reserved};
 
@@ -218,7 +218,7 @@ impl Direction {
 
     /// Whether the receiver's system has acknowledged everything, and the end.
     pub(super) fn has_arrived(&self, to: &Stream) -> bool {
-        self.closed && to.unacknowledged().is_ok_and(|count| count == 0)
+        self.closed && unacknowledged(to).is_ok_and(|count| count == 0)
     }
 
     /// Writes what was kept. `true`: nothing is left.

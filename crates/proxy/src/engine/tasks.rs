@@ -5,12 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-
 use super::client_socket::ClientSocket;
 use crate::counters::{Refusal, Span};
 use crate::dial::dial;
-use crate::http::{self, Front};
+use crate::http::{self, ClientStream, Front};
 use crate::inbound::Inbound;
 use crate::listener::{ListenerConfig, ListenerState, Place};
 use crate::relay;
@@ -81,7 +79,7 @@ async fn secure<'a>(
 }
 
 /// Finds a member, and passes bytes between it and the client.
-async fn pass<'a, C: AsyncRead + AsyncWrite + Unpin + Send + 'a>(
+async fn pass<'a, C: ClientStream>(
     config: &'a ListenerConfig,
     inbound: Inbound,
     stream: C,

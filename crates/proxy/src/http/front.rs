@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Http, ProxyProtocol, Redirect, Timeouts};
 use landfall_model::protection::Rate;
+use landfall_sys::stream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -44,6 +45,9 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// Whether closing it is all that a client which has ended needs to see.
     fn ends_by_itself(&self) -> bool;
+
+    /// How much of what was sent its system has not acknowledged, the end included.
+    fn unacknowledged(&self) -> io::Result<usize>;
 }
 
 /// One listener's HTTP side on one worker.
@@ -90,6 +94,10 @@ impl ClientStream for TcpStream {
     fn ends_by_itself(&self) -> bool {
         true
     }
+
+    fn unacknowledged(&self) -> io::Result<usize> {
+        stream::unacknowledged(self)
+    }
 }
 
 impl<S: ClientStream> ClientStream for TlsStream<S> {
@@ -103,6 +111,10 @@ impl<S: ClientStream> ClientStream for TlsStream<S> {
 
     fn ends_by_itself(&self) -> bool {
         false
+    }
+
+    fn unacknowledged(&self) -> io::Result<usize> {
+        self.get_ref().0.unacknowledged()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Broken messages of HTTP clients and members: heads and bodies by themselves, and whole
 //! connections, which must end, whatever was said.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -202,6 +203,10 @@ impl ClientStream for DuplexStream {
 
     fn ends_by_itself(&self) -> bool {
         true
+    }
+
+    fn unacknowledged(&self) -> io::Result<usize> {
+        Ok(0)
     }
 }
 

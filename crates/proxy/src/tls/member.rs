@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use landfall_model::listener::{Certificate, Listener, MemberTls};
+use landfall_sys::stream;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -218,9 +219,18 @@ impl MemberStream {
 
     /// Makes the connection end with a reset.
     pub fn set_zero_linger(&self) -> io::Result<()> {
+        self.socket().set_zero_linger()
+    }
+
+    /// How much of what was sent the member's system has not acknowledged, the end included.
+    pub fn unacknowledged(&self) -> io::Result<usize> {
+        stream::unacknowledged(self.socket())
+    }
+
+    fn socket(&self) -> &TcpStream {
         match self {
-            Self::Plain(stream) => stream.set_zero_linger(),
-            Self::Secured(secured) => secured.stream.get_ref().0.set_zero_linger(),
+            Self::Plain(stream) => stream,
+            Self::Secured(secured) => secured.stream.get_ref().0,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::scene::{Manner, Scene, Server, ended, in_time, read_all, until};
 
 /// More than the receiver's system takes while the receiver does not read, and less than the
 /// sender's keeps then.
-const SOME: usize = 400 * 1024;
+pub const SOME: usize = 400 * 1024;
 
 #[tokio::test]
 async fn a_client_that_has_finished_still_gets_the_answer() {

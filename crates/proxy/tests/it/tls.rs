@@ -13,7 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::scene::{Manner, Scene, Server, connect, ended, in_time, until};
+use crate::scene::{Manner, Scene, Server, connect, ended, in_time, read_all, until};
+use crate::streams::SOME;
 
 /// A certificate, and a client that trusts nothing else.
 pub struct Trust {
@@ -196,6 +197,57 @@ async fn silence_drain_times_and_broken_members_end_the_connection() {
     // Without the closure alert, rustls reports an unexpected end.
     let reported = in_time(client.read(&mut [0])).await;
     assert!(reported.is_err(), "{reported:?}");
+    until("given back", || scene.status().open == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_member_said_arrives_though_it_is_gone_when_the_client_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let members = [listener.local_addr().unwrap()];
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&members, |listener| listener.mode = trust.mode()).await;
+    let mut client = trust.client(scene.address()).await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    let said = vec![b'm'; SOME];
+    in_time(member.write_all(&said)).await.unwrap();
+    drop(member);
+    until("passed on", || scene.totals().bytes_out == SOME as u64).await;
+    // The first byte brings the member's reset, the second meets it, the third meets no member.
+    for count in 1..=3 {
+        client.write_all(b"c").await.unwrap();
+        until("passed in", || scene.totals().bytes_in == count).await;
+    }
+    let mut heard = Vec::new();
+    in_time(client.read_to_end(&mut heard)).await.unwrap();
+    assert!(heard == said);
+    drop(client);
+    until("given back", || scene.status().open == 0).await;
+}
+
+#[tokio::test]
+async fn what_a_client_said_arrives_though_it_is_gone_when_the_member_goes_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let members = [listener.local_addr().unwrap()];
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&members, |listener| listener.mode = trust.mode()).await;
+    let mut client = trust.client(scene.address()).await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    // What a client has not read when it closes would be a reset: here, session tickets.
+    member.write_all(b"m").await.unwrap();
+    in_time(client.read_exact(&mut [0])).await.unwrap();
+    let said = vec![b'c'; SOME];
+    in_time(client.write_all(&said)).await.unwrap();
+    in_time(client.shutdown()).await.unwrap();
+    drop(client);
+    until("passed in", || scene.totals().bytes_in == SOME as u64).await;
+    for count in 2..=4 {
+        member.write_all(b"m").await.unwrap();
+        until("passed on", || scene.totals().bytes_out == count).await;
+    }
+    assert!(read_all(&mut member).await == said);
+    // It may not go on for ever.
+    let deserted = async { while member.write_all(&[b'm'; 1024]).await.is_ok() {} };
+    in_time(deserted).await;
     until("given back", || scene.status().open == 0).await;
 }
 
