@@ -102,6 +102,7 @@ async fn carry<C: ClientStream>(
             return Poll::Ready((inward.holds_some(), access_log::CUT));
         }
         let before = [inward.moved, inward.sent, outward.moved, outward.sent];
+        let waited = (outward.waits_for(&inward), inward.waits_for(&outward));
         let there = inward.poll_without(&outward, cx, &mut client, &mut member);
         let back = outward.poll_without(&inward, cx, &mut member, &mut client);
         let passed = (inward.moved - before[0], outward.moved - before[2]);
@@ -114,10 +115,10 @@ async fn carry<C: ClientStream>(
             }
         }
         let now = Instant::now();
-        if passed.0 > 0 || outward.sent > before[3] {
+        if passed.0 > 0 || outward.sent > before[3] || !waited.0 {
             silence.client = now;
         }
-        if passed.1 > 0 || inward.sent > before[1] {
+        if passed.1 > 0 || inward.sent > before[1] || !waited.1 {
             silence.member = now;
         }
         match (there, back) {
@@ -166,9 +167,9 @@ impl Silence {
     fn deadline(&self, inward: &Direction, outward: &Direction) -> Instant {
         let client = self.client + self.client_idle;
         let member = self.member + self.member_idle;
-        match (inward.closed, outward.closed) {
-            (true, false) => member,
-            (false, true) => client,
+        match (outward.waits_for(inward), inward.waits_for(outward)) {
+            (true, false) => client,
+            (false, true) => member,
             _ => client.min(member),
         }
     }
@@ -180,6 +181,17 @@ impl Direction {
     /// Whether there are bytes that their receiver has not taken.
     fn holds_some(&self) -> bool {
         self.taken < self.held.len()
+    }
+
+    /// Whether there is something that its receiver has not taken.
+    fn is_held_up(&self) -> bool {
+        self.holds_some() || (self.ended && !self.closed)
+    }
+
+    /// Whether its receiver has to take something, or could say something, in the direction `back`,
+    /// that would be read.
+    fn waits_for(&self, back: &Self) -> bool {
+        self.is_held_up() || !(back.is_held_up() || back.closed)
     }
 
     /// Whether the receiver's system has acknowledged everything, and the end.

@@ -14,7 +14,8 @@
 //!
 //! Idle times: bytes from a side, and bytes that it takes, both show that it lives. So a long
 //! download does not end because the client has nothing to say, and it does end when the client
-//! takes nothing.
+//! takes nothing. A side is late only while it is waited for: not while what it said before waits
+//! for the other side.
 
 mod connect;
 
@@ -228,16 +229,25 @@ impl Connection {
             Phase::Inspect { until } | Phase::Connecting { until } => until,
             Phase::New | Phase::Waiting => u64::MAX,
             Phase::Open => {
-                // A side that has said its last word is not waited for.
                 let client = self.client_active + u64::from(self.client_idle);
                 let member = self.member_active + u64::from(self.member_idle);
-                match (self.inward.closed, self.outward.closed) {
-                    (true, false) => member,
-                    (false, true) => client,
+                match (self.waits_for_client(), self.waits_for_member()) {
+                    (true, false) => client,
+                    (false, true) => member,
                     _ => client.min(member),
                 }
             }
         }
+    }
+
+    /// Whether the client has to take something, or could say something that would be read.
+    fn waits_for_client(&self) -> bool {
+        self.outward.holds() || !(self.inward.holds() || self.inward.closed)
+    }
+
+    /// Whether the member has to take something, or could say something that would be read.
+    fn waits_for_member(&self) -> bool {
+        self.inward.holds() || !(self.outward.holds() || self.outward.closed)
     }
 
     /// The deadline has passed.
@@ -350,6 +360,7 @@ impl Connection {
 
     /// Moves bytes in both directions as far as they go.
     fn advance(&mut self, tools: &mut Tools) -> Step {
+        let waited = (self.waits_for_client(), self.waits_for_member());
         let Some((lease, member_socket)) = &mut self.member else {
             return Step::End(End::Closed);
         };
@@ -374,10 +385,10 @@ impl Connection {
         let outward = self.outward.outlive(outward, &self.inward, pipes);
         let passed_in = self.inward.moved - before[0];
         let passed_out = self.outward.moved - before[2];
-        if passed_in > 0 || self.outward.sent > before[3] {
+        if passed_in > 0 || self.outward.sent > before[3] || !waited.0 {
             self.client_active = tools.now;
         }
-        if passed_out > 0 || self.inward.sent > before[1] {
+        if passed_out > 0 || self.inward.sent > before[1] || !waited.1 {
             self.member_active = tools.now;
         }
         if passed_in > 0 || passed_out > 0 {

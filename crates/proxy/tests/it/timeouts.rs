@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::scene::{Manner, Scene, Server, echo, ended, in_time, until};
+use crate::tls::Trust;
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -80,6 +82,91 @@ async fn after_its_last_word_only_the_other_side_is_waited_for() {
     let mut answer = Vec::new();
     in_time(client.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(answer, b"late");
+}
+
+#[tokio::test]
+async fn a_side_is_not_late_while_what_it_said_waits_for_the_other() {
+    tokio::join!(
+        pass_with_a_pause(false, false),
+        pass_with_a_pause(false, true),
+        pass_with_a_pause(true, false),
+        pass_with_a_pause(true, true),
+    );
+}
+
+/// Sends a lot that the receiver does not take for longer than the sender has time.
+async fn pass_with_a_pause(secure: bool, member_says: bool) {
+    let time = Duration::from_secs(1);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+        if secure {
+            listener.mode = trust.mode();
+        }
+        if member_says {
+            listener.timeouts.member_data = time;
+        } else {
+            listener.timeouts.client_data = time;
+        }
+    })
+    .await;
+    let client: Box<dyn Wire> = if secure {
+        Box::new(trust.client(scene.address()).await)
+    } else {
+        Box::new(scene.client().await)
+    };
+    let (member, _) = in_time(listener.accept()).await.unwrap();
+    let (mut says, mut takes): (Box<dyn Wire>, Box<dyn Wire>) = if member_says {
+        (Box::new(member), client)
+    } else {
+        (client, Box::new(member))
+    };
+    let (enough, mut is_enough) = oneshot::channel::<()>();
+    let writer = tokio::spawn(async move {
+        let (block, mut said) = ([b'x'; 64 * 1024], 0);
+        loop {
+            tokio::select! {
+                _ = &mut is_enough => break,
+                count = says.write(&block) => said += count.unwrap(),
+            }
+        }
+        says.shutdown().await.unwrap();
+        said
+    });
+    let mut passed = 0;
+    until("full", || {
+        let totals = scene.totals();
+        let before = std::mem::replace(&mut passed, totals.bytes_in + totals.bytes_out);
+        passed > 0 && passed == before
+    })
+    .await;
+    tokio::time::sleep(time * 2).await;
+    drop(enough);
+    let mut taken = Vec::new();
+    in_time(takes.read_to_end(&mut taken)).await.unwrap();
+    assert_eq!(in_time(writer).await.unwrap(), taken.len());
+}
+
+/// A connection of either side.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_late_also_after_its_last_word() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+        listener.timeouts.client_data = SHORT;
+        listener.timeouts.member_data = Duration::from_secs(3_600);
+    })
+    .await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    client.shutdown().await.unwrap();
+    let block = vec![b'x'; 1 << 20];
+    let flood = async { while member.write_all(&block).await.is_ok() {} };
+    in_time(flood).await;
+    until("given back", || scene.status().open == 0).await;
 }
 
 #[tokio::test]
