@@ -120,7 +120,7 @@ impl Epoll {
     }
 
     fn control(&self, what: libc::c_int, fd: RawFd, token: u64, watch: Watch) -> io::Result<()> {
-        let mut flags = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+        let mut flags = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
         if watch == Watch::Both {
             flags |= libc::EPOLLOUT;
         }
@@ -182,6 +182,12 @@ impl Event {
     /// The peer will send nothing more than what is there already.
     pub fn is_read_closed(self) -> bool {
         self.has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR)
+    }
+
+    /// Something may be behind what the next read returns, which then is no sign that all is read:
+    /// the end, or bytes after a mark of urgent data, at which reads stop.
+    pub fn has_more_behind(self) -> bool {
+        self.is_read_closed() || self.has(libc::EPOLLPRI)
     }
 
     /// The socket has an error to report.

@@ -62,8 +62,8 @@ struct Readiness(Mutex<State>);
 #[derive(Debug)]
 struct State {
     readable: bool,
-    /// Nothing follows that would be reported.
-    read_closed: bool,
+    /// More may be there than a read returned, and not be reported again.
+    more_behind: bool,
     unwritable: bool,
     /// What is reported of it, if anything is.
     watched: Option<Watch>,
@@ -160,7 +160,7 @@ impl Default for Readiness {
         Self(Mutex::new(State {
             // Most clients say something before their connection has a task.
             readable: true,
-            read_closed: false,
+            more_behind: false,
             unwritable: false,
             watched: None,
             reader: None,
@@ -186,7 +186,7 @@ impl Readiness {
         let mut wakers = [None, None];
         if event.is_readable() {
             state.readable = true;
-            state.read_closed |= event.is_read_closed();
+            state.more_behind |= event.has_more_behind();
             wakers[0] = state.reader.take();
         }
         if event.is_writable() {
@@ -277,7 +277,7 @@ impl AsyncRead for ClientSocket {
         match self.stream.receive_into(room) {
             Ok(()) => {
                 // With room left it was all that was there, and what follows is reported.
-                state.readable = room.remaining() == 0 || state.read_closed;
+                state.readable = room.remaining() == 0 || state.more_behind;
                 turn.made_progress();
                 Poll::Ready(Ok(()))
             }
@@ -361,6 +361,7 @@ mod tests {
     use landfall_model::listener::Listener;
     use landfall_model::{Protocol, ServiceKey, Uid};
     use landfall_sys::epoll::Events;
+    use socket2::SockRef;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -456,6 +457,23 @@ mod tests {
         };
         scene.run(write).await;
         assert!(reader.join().unwrap() == sent);
+    }
+
+    #[tokio::test]
+    async fn what_is_behind_an_urgent_byte_is_read() {
+        let mut scene = Scene::new();
+        let (mut near, mut far) = scene.pair();
+        let mut waits = Context::from_waker(Waker::noop());
+        let mut room = [0; 6];
+        for _ in 0..2 {
+            let read = std::pin::pin!(near.read_u8()).poll(&mut waits);
+            assert!(read.is_pending());
+            far.write_all(b"abc").unwrap();
+            SockRef::from(&far).send_out_of_band(b"!").unwrap();
+            far.write_all(b"def").unwrap();
+            scene.run(near.read_exact(&mut room)).await.unwrap();
+            assert_eq!(&room, b"abcdef");
+        }
     }
 
     #[tokio::test]

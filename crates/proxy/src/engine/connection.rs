@@ -197,7 +197,7 @@ impl Connection {
     pub(super) fn client_event(&mut self, event: Event, tools: &mut Tools) -> Step {
         if event.is_readable() {
             self.inward.readable = true;
-            self.inward.hangup |= event.is_read_closed();
+            self.inward.more_behind |= event.has_more_behind();
         }
         self.outward.writable |= event.is_writable();
         match self.phase {
@@ -213,7 +213,7 @@ impl Connection {
     pub(super) fn member_event(&mut self, event: Event, tools: &mut Tools) -> Step {
         if event.is_readable() {
             self.outward.readable = true;
-            self.outward.hangup |= event.is_read_closed();
+            self.outward.more_behind |= event.has_more_behind();
         }
         self.inward.writable |= event.is_writable();
         match self.phase {

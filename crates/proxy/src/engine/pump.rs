@@ -32,8 +32,9 @@ const SHARE: u64 = 1024 * 1024;
 pub(super) struct Direction {
     /// Reading may bring something.
     pub(super) readable: bool,
-    /// The sender said that it has finished; the end is behind what is still unread.
-    pub(super) hangup: bool,
+    /// A read that returns little does not show that all is read: behind it is the end, or an
+    /// urgent byte, at which reads stop.
+    pub(super) more_behind: bool,
     /// Writing may be possible.
     pub(super) writable: bool,
     /// The end of the stream has been read.
@@ -84,7 +85,7 @@ impl Direction {
     pub(super) fn new() -> Self {
         Self {
             readable: false,
-            hangup: false,
+            more_behind: false,
             writable: false,
             ended: false,
             closed: false,
@@ -197,7 +198,7 @@ impl Direction {
                 Ok(0)
             }
             Ok(count) => {
-                self.readable = self.hangup || count == buffer.len();
+                self.readable = self.more_behind || count == buffer.len();
                 self.moved += count as u64;
                 Ok(count)
             }
@@ -300,6 +301,12 @@ impl Direction {
                 self.splicing = count >= SPLICE_LEAST;
                 self.held = Held::Pipe(Box::new(reserved));
                 return Ok(true);
+            }
+            Err(error) if would_block(&error) && self.more_behind => {
+                // Only a copy gets past an urgent byte.
+                self.splicing = false;
+                pipes.give(reserved);
+                return Ok(false);
             }
             Err(error) if would_block(&error) => self.readable = false,
             Err(error) => {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -161,6 +162,29 @@ async fn small_pieces_are_not_held_back() {
         "{:?}",
         start.elapsed()
     );
+}
+
+#[tokio::test]
+async fn what_is_behind_an_urgent_byte_passes() {
+    let server = Server::start(Manner::Echo).await;
+    let scene = Scene::tcp(&[server.address]).await;
+    // Copied and spliced, both from the first byte on, so that it is one event.
+    for length in [3, 1 << 20] {
+        for _ in 0..10 {
+            let mut client = scene.client().await;
+            let block = vec![b'a'; length];
+            let (mut from, mut to) = client.split();
+            let says = async {
+                to.write_all(&block).await.unwrap();
+                SockRef::from(to.as_ref()).send_out_of_band(b"!").unwrap();
+                to.write_all(b"def").await.unwrap();
+            };
+            let mut room = vec![0; length + 3];
+            let hears = in_time(from.read_exact(&mut room));
+            tokio::join!(says, hears).1.unwrap();
+            assert!(room.starts_with(&block) && room.ends_with(b"def"));
+        }
+    }
 }
 
 #[tokio::test]

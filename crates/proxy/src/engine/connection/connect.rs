@@ -121,7 +121,7 @@ impl Connection {
         tools.member_sockets.close(member_socket, false);
         self.note_failure(&lease, error);
         self.outward.readable = false;
-        self.outward.hangup = false;
+        self.outward.more_behind = false;
     }
 
     fn note_failure(&mut self, lease: &Lease, error: &io::Error) {
