@@ -249,12 +249,15 @@ impl Flows {
                     return self.end(key);
                 }
             };
-            flow.last_active = tools.now;
+            let is_older = std::mem::replace(&mut flow.last_active, tools.now) != tools.now;
             let bytes = (0..count)
                 .map(|place| self.batch.bytes(place).len() as u64)
                 .sum();
             flow.count(0, bytes);
             if let Some(port) = self.ports.get_mut(flow.port) {
+                if is_older {
+                    port.known.touch(&flow.peer);
+                }
                 let mut sent = 0;
                 while sent < count {
                     // A datagram that cannot be sent now is lost, as on any full link.

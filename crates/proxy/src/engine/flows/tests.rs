@@ -189,3 +189,30 @@ async fn a_datagram_that_no_member_takes_ends_no_flow() {
         assert!(scene.count(wrapping) < before, "from {sources}");
     }
 }
+
+#[tokio::test]
+async fn a_flow_in_which_only_the_member_speaks_is_not_the_oldest() {
+    let mut scene = Scene::new(256);
+    let port = scene.open("web");
+    let mut room = [0; 8];
+    scene.send(port);
+    let (_, first) = scene.member.recv_from(&mut room).unwrap();
+    scene.tools.now += 1;
+    scene.send(port);
+    scene.tools.now += 1;
+    scene.member.send_to(b"b", first).unwrap();
+    let peers: Vec<SocketAddr> = scene
+        .clients
+        .iter()
+        .map(|client| client.local_addr().unwrap())
+        .collect();
+    let known = |scene: &mut Scene, peer| {
+        let port = scene.flows.ports.get_mut(port).unwrap();
+        port.known.get(peer).copied()
+    };
+    let first = known(&mut scene, &peers[0]).unwrap();
+    scene.flows.flow_event(first, &mut scene.tools);
+    assert!(scene.flows.end_oldest_of(port));
+    assert_eq!(known(&mut scene, &peers[0]), Some(first));
+    assert_eq!(known(&mut scene, &peers[1]), None);
+}
