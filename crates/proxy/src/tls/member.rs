@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,6 +15,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -234,24 +236,21 @@ impl MemberStream {
         }
     }
 
-    /// Whether the connection is open and the member has said nothing on it that matters. Costs no
-    /// system call unless something happened.
+    /// Whether the connection is open and the member has said nothing on it that matters.
     pub fn is_quiet(&mut self) -> bool {
-        match self {
-            Self::Plain(stream) => {
-                let read = stream.try_read(&mut [0]);
-                read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-            }
-            Self::Secured(secured) => {
-                // Session tickets come at any time, and are taken in by this.
-                let mut context = Context::from_waker(Waker::noop());
-                let mut byte = [0];
-                let mut byte = ReadBuf::new(&mut byte);
-                Pin::new(&mut secured.stream)
-                    .poll_read(&mut context, &mut byte)
-                    .is_pending()
+        if let Self::Secured(secured) = self {
+            // Session tickets come at any time, and are taken in by this.
+            let mut context = Context::from_waker(Waker::noop());
+            let mut byte = [0];
+            let mut byte = ReadBuf::new(&mut byte);
+            let read = Pin::new(&mut secured.stream).poll_read(&mut context, &mut byte);
+            if read.is_ready() {
+                return false;
             }
         }
+        // The runtime only knows what it was told when it last waited for events.
+        let peeked = SockRef::from(self.socket()).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
@@ -351,5 +350,36 @@ impl ServerCertVerifier for AcceptAnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_member_said_just_now_is_noticed_though_the_runtime_does_not_know() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        for leaves in [false, true] {
+            let mut stream = MemberStream::Plain(TcpStream::connect(address).await.unwrap());
+            let (mut member, _) = listener.accept().unwrap();
+            member.write_all(b"answer").unwrap();
+            let mut room = [0; 64];
+            assert_eq!(stream.read(&mut room).await.unwrap(), 6);
+            assert!(stream.is_quiet());
+            if leaves {
+                drop(member);
+            } else {
+                member.write_all(b"more").unwrap();
+            }
+            // No event was fetched meanwhile.
+            assert!(!stream.is_quiet());
+        }
     }
 }
