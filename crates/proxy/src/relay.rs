@@ -17,7 +17,7 @@ use crate::dial::Dialed;
 use crate::http::ClientStream;
 use crate::listener::{ListenerConfig, ListenerState};
 use crate::pool::Lease;
-use crate::tls::MemberStream;
+use crate::tls::{MemberStream, Unfinished};
 
 /// Size of the buffer that all connections of a thread read into.
 const BUFFER_SIZE: usize = 64 * 1024;
@@ -82,10 +82,12 @@ async fn carry<C: ClientStream>(
     listener: &ListenerState,
     config: &ListenerConfig,
     mut client: C,
-    mut member: MemberStream,
+    member: MemberStream,
     lease: &Lease,
     mut note: Option<Box<Note>>,
 ) {
+    let mut unfinished = Unfinished::new(member);
+    let mut member = unfinished.stream();
     let mut inward = Direction::default();
     let mut outward = Direction::default();
     let timeouts = config.listener.timeouts;
@@ -99,7 +101,7 @@ async fn carry<C: ClientStream>(
     let mut cut = pin!(lease.cut());
     let (broken, end) = poll_fn(|cx| {
         if cut.as_mut().poll(cx).is_ready() {
-            return Poll::Ready((inward.holds_some(), access_log::CUT));
+            return Poll::Ready((!inward.closed, access_log::CUT));
         }
         let before = [inward.moved, inward.sent, outward.moved, outward.sent];
         let waited = (outward.waits_for(&inward), inward.waits_for(&outward));
@@ -144,7 +146,7 @@ async fn carry<C: ClientStream>(
         while timer.as_mut().poll(cx).is_ready() {
             let deadline = silence.deadline(&inward, &outward);
             if deadline <= now {
-                return Poll::Ready((inward.holds_some(), access_log::TIMEOUT));
+                return Poll::Ready((!inward.closed, access_log::TIMEOUT));
             }
             timer.as_mut().reset(deadline);
         }
@@ -154,10 +156,12 @@ async fn carry<C: ClientStream>(
     if let Some(mut note) = note {
         note.facts().end = end;
     }
-    if broken {
-        // The member sees a break as a break, and what it did not get in time as missing. TLS
-        // clients see the missing closure alert.
-        let _ = member.set_zero_linger();
+    // Each side sees a break as a break, and what it did not get in time as missing.
+    if !broken {
+        unfinished.ends_in_order();
+    }
+    if broken || !outward.closed {
+        client.abort();
     }
 }
 

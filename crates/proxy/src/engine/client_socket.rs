@@ -65,6 +65,8 @@ struct State {
     /// More may be there than a read returned, and not be reported again.
     more_behind: bool,
     unwritable: bool,
+    /// The connection was cut: its end must not look like one in good order.
+    cut: bool,
     /// What is reported of it, if anything is.
     watched: Option<Watch>,
     reader: Option<Waker>,
@@ -134,6 +136,7 @@ impl ClientSockets {
                 continue;
             };
             if is_cut || !config.allows(entry.client) {
+                entry.readiness.state().cut = true;
                 if let Some(task) = &entry.task {
                     task.abort();
                 }
@@ -162,6 +165,7 @@ impl Default for Readiness {
             readable: true,
             more_behind: false,
             unwritable: false,
+            cut: false,
             watched: None,
             reader: None,
             writer: None,
@@ -346,6 +350,9 @@ impl ClientStream for ClientSocket {
 
 impl Drop for ClientSocket {
     fn drop(&mut self) {
+        if self.readiness.state().cut {
+            self.abort();
+        }
         lock(&self.shared.gone).push(self.key);
     }
 }

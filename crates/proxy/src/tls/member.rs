@@ -59,6 +59,14 @@ pub struct Secured {
     by: Arc<TowardMembers>,
 }
 
+/// A connection to a member whose end says that all was said. Until that is so, it ends with a
+/// reset, even where the task that has it is cut.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    stream: MemberStream,
+    in_order: bool,
+}
+
 /// Takes every certificate, as was asked for; the member must still have its key.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
@@ -220,7 +228,7 @@ impl MemberStream {
     }
 
     /// Makes the connection end with a reset.
-    pub fn set_zero_linger(&self) -> io::Result<()> {
+    fn set_zero_linger(&self) -> io::Result<()> {
         self.socket().set_zero_linger()
     }
 
@@ -310,6 +318,35 @@ impl AsyncWrite for MemberStream {
         match &mut *self {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Self::Secured(secured) => Pin::new(&mut secured.stream).poll_shutdown(context),
+        }
+    }
+}
+
+// === impl Unfinished ===
+
+impl Unfinished {
+    pub(crate) fn new(stream: MemberStream) -> Self {
+        Self {
+            stream,
+            in_order: false,
+        }
+    }
+
+    pub(crate) fn stream(&mut self) -> &mut MemberStream {
+        &mut self.stream
+    }
+
+    /// All was said: it ends without a reset.
+    pub(crate) fn ends_in_order(&mut self) {
+        self.in_order = true;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.in_order {
+            // Should the option fail, the member sees an early end instead.
+            let _ = self.stream.set_zero_linger();
         }
     }
 }

@@ -23,6 +23,7 @@ use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 pub use self::der::CertificateFacts;
 pub use self::load::CertificateError;
+pub(crate) use self::member::Unfinished;
 pub use self::member::{Inside, MemberStream, TowardMembers};
 use self::names::ByName;
 

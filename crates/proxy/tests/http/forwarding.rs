@@ -176,6 +176,25 @@ async fn a_websocket_passes_both_ways_after_the_switch() {
 }
 
 #[tokio::test]
+async fn after_the_switch_a_break_reaches_the_member_as_a_break() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    client
+        .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+        .await;
+    let mut served = member.accept().await;
+    served.request().await.unwrap();
+    served
+        .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
+        .await;
+    assert_eq!(client.head().await.status, 101);
+    client.stream().set_zero_linger().unwrap();
+    drop(client);
+    assert!(served.is_reset().await);
+}
+
+#[tokio::test]
 async fn a_member_may_decline_to_switch() {
     let member = Server::echo("only").await;
     let scene = Scene::start(&[member.address]).await;

@@ -27,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::scene::{Scene, connect, in_time, read_all, until};
+use crate::scene::{Scene, connect, ended, in_time, read_all, until};
 
 const NAME: &str = "web.shop.svc";
 
@@ -244,6 +244,24 @@ async fn plain_bytes_of_clients_reach_a_member_over_verified_tls() {
     echoes(&mut scene.client().await, b"in the clear").await;
     assert_eq!(member.received(), b"in the clear");
     assert_eq!(member.names(), [NAME]);
+}
+
+#[tokio::test]
+async fn a_download_over_tls_that_is_cut_does_not_look_whole_to_a_client_without() {
+    let authority = Authority::new();
+    let member = Secured::start(server(&authority.sign(NAME), None, &[]), Does::Echo).await;
+    let scene = Scene::tcp_with(&[member.address], |listener| {
+        listener.pool.tls = Some(authority.verified());
+        listener.drain = Duration::from_millis(50);
+    })
+    .await;
+    let mut client = scene.client().await;
+    echoes(&mut client, b"half").await;
+    scene
+        .change(|listener| listener.pool.members.clear())
+        .await
+        .unwrap();
+    assert!(!ended(&mut client).await);
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_model::listener::{Certificate, Certificates, Member, Mode, ProxyProtocol};
+use landfall_model::listener::{
+    AllowedSources, Certificate, Certificates, Listener, Member, Mode, ProxyProtocol,
+};
 use landfall_proxy::counters::Refusal;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
@@ -291,5 +293,36 @@ async fn what_a_member_did_not_take_in_time_does_not_look_whole() {
             }
         };
         tokio::join!(flood, end);
+    }
+}
+
+#[tokio::test]
+async fn an_upload_that_is_cut_or_late_does_not_look_whole_to_its_member() {
+    const SHORT: Duration = Duration::from_millis(300);
+    type Change = fn(&mut Listener);
+    let member = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let trust = Trust::new();
+    let late: Change = |listener| listener.timeouts.client_data = SHORT;
+    let drained: Change = |listener| listener.pool.members.clear();
+    let shut_out: Change = |listener| {
+        listener.allowed = AllowedSources::Only(["192.0.2.0/24".parse().unwrap()].into());
+    };
+    let nothing: Change = |_| {};
+    for (at_first, then) in [(late, nothing), (nothing, drained), (nothing, shut_out)] {
+        let scene = Scene::tcp_with(&[member.local_addr().unwrap()], |listener| {
+            listener.mode = trust.mode();
+            listener.drain = SHORT;
+            at_first(listener);
+        })
+        .await;
+        let mut client = trust.client(scene.address()).await;
+        let (mut served, _) = in_time(member.accept()).await.unwrap();
+        client.write_all(b"half").await.unwrap();
+        let mut room = [0; 4];
+        in_time(served.read_exact(&mut room)).await.unwrap();
+        scene.change(then).await.unwrap();
+        assert!(!ended(&mut served).await, "the upload looks whole");
+        let reported = in_time(client.read(&mut room)).await;
+        assert!(reported.is_err(), "{reported:?}");
     }
 }

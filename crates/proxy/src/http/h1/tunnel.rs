@@ -15,7 +15,7 @@ use super::transfer::{Recode, Transfer};
 use crate::http::buffer::Buffer;
 use crate::http::watchdog::Watchdog;
 use crate::pool::Lease;
-use crate::tls::MemberStream;
+use crate::tls::{MemberStream, Unfinished};
 
 /// What passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,15 +37,17 @@ struct Direction {
 /// Passes bytes between a client and a member, each with what was read from it before.
 pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     (client, from_client): (&mut S, &mut Buffer),
-    (mut member, mut from_member): (MemberStream, Buffer),
+    (member, mut from_member): (MemberStream, Buffer),
     watchdog: &mut Watchdog,
     lease: &Lease,
     time_limit: Duration,
 ) -> Passed {
+    let mut unfinished = Unfinished::new(member);
+    let mut member = unfinished.stream();
     let (mut up, mut down) = (Direction::new(), Direction::new());
     let mut cut = pin!(lease.cut());
     let mut moved = (0, Instant::now());
-    poll_fn(|context| {
+    let passed = poll_fn(|context| {
         let polls = (
             up.poll(client, from_client, &mut member, context),
             down.poll(&mut member, &mut from_member, client, context),
@@ -74,7 +76,11 @@ pub(super) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
             None => Poll::Pending,
         }
     })
-    .await
+    .await;
+    if passed.in_order {
+        unfinished.ends_in_order();
+    }
+    passed
 }
 
 // === impl Direction ===
