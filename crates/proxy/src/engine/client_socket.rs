@@ -64,6 +64,8 @@ struct State {
     readable: bool,
     /// More may be there than a read returned, and not be reported again.
     more_behind: bool,
+    /// A reset, or another error, has ended the connection.
+    broken: bool,
     unwritable: bool,
     /// The connection was cut: its end must not look like one in good order.
     cut: bool,
@@ -164,6 +166,7 @@ impl Default for Readiness {
             // Most clients say something before their connection has a task.
             readable: true,
             more_behind: false,
+            broken: false,
             unwritable: false,
             cut: false,
             watched: None,
@@ -188,6 +191,7 @@ impl Readiness {
     fn note(&self, event: Event) {
         let mut state = self.state();
         let mut wakers = [None, None];
+        state.broken |= event.is_error();
         if event.is_readable() {
             state.readable = true;
             state.more_behind |= event.has_more_behind();
@@ -345,6 +349,15 @@ impl ClientStream for ClientSocket {
 
     fn unacknowledged(&self) -> io::Result<usize> {
         unacknowledged(&self.stream)
+    }
+
+    fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.readiness.state();
+        register(&mut state.reader, cx);
+        if self.watch(&mut state, Watch::Reading).is_err() || state.broken {
+            return Poll::Ready(());
+        }
+        Poll::Pending
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Http, ProxyProtocol, Redirect, Timeouts};
@@ -48,6 +49,12 @@ pub trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// How much of what was sent its system has not acknowledged, the end included.
     fn unacknowledged(&self) -> io::Result<usize>;
+
+    /// Ready once the connection is known to be broken, however much of what the client said is
+    /// still unread. May stay pending where only reading would show it.
+    fn poll_broken(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
 }
 
 /// One listener's HTTP side on one worker.
@@ -115,6 +122,10 @@ impl<S: ClientStream> ClientStream for TlsStream<S> {
 
     fn unacknowledged(&self) -> io::Result<usize> {
         self.get_ref().0.unacknowledged()
+    }
+
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.get_mut().0.poll_broken(context)
     }
 }
 

@@ -230,6 +230,23 @@ async fn a_request_that_kills_a_member_is_tried_elsewhere_only_if_that_does_no_h
 }
 
 #[tokio::test]
+async fn a_client_that_resets_takes_its_request_from_the_member_whatever_it_said_after_it() {
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    for after in ["", "G"] {
+        let mut client = scene.client().await;
+        client
+            .send(format!("GET / HTTP/1.1\r\nHost: a\r\n\r\n{after}"))
+            .await;
+        let mut served = member.accept().await;
+        served.request().await.unwrap();
+        client.stream().set_zero_linger().unwrap();
+        drop(client);
+        served.closed().await;
+    }
+}
+
+#[tokio::test]
 async fn a_response_that_breaks_off_does_not_look_whole() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf",

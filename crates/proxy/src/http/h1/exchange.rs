@@ -386,14 +386,12 @@ pub(super) fn poll_gone<S: ClientStream>(
     input: &mut Buffer,
     context: &mut Context<'_>,
 ) -> Poll<()> {
-    if !input.is_empty() {
-        return Poll::Pending;
-    }
-    match ready!(input.poll_fill(client, context)) {
-        Ok(0) | Err(_) => Poll::Ready(()),
-        Ok(count) => {
-            front.listener().counters().mine().passed(count as u64, 0);
-            Poll::Pending
+    if input.is_empty() {
+        match ready!(input.poll_fill(client, context)) {
+            Ok(0) | Err(_) => return Poll::Ready(()),
+            Ok(count) => front.listener().counters().mine().passed(count as u64, 0),
         }
     }
+    // Behind further requests an end may mean no more than that there are no others.
+    client.poll_broken(context)
 }
