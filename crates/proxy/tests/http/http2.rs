@@ -52,6 +52,7 @@ async fn members_see_an_ordinary_request_and_learn_about_the_client() {
         .header("cookie", "a=1")
         .header("x-forwarded-for", "198.51.100.1")
         .header("te", "trailers")
+        .header("expect", "100-continue")
         .header("cookie", "b=2")
         .header("x-own", "1")
         .body(nothing())

@@ -135,6 +135,8 @@ fn prepare(
     }
     strip_hop_by_hop(&mut parts.headers, settings.http.member_http2);
     parts.headers.remove(header::HOST);
+    // hyper sends no interim responses, so permission of a member would not reach the client.
+    parts.headers.remove(header::EXPECT);
     let forwarding = client.forwarding(settings);
     if let Some(rate) = settings.request_rate {
         let earlier = parts.headers.get_all("x-forwarded-for").iter();
