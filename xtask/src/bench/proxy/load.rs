@@ -380,7 +380,8 @@ fn response_is_complete(bytes: &[u8]) -> anyhow::Result<bool> {
 }
 
 /// Clients come from many addresses and never use a port twice in one run, so that the kernel's
-/// memory of ended connections does not matter.
+/// memory of ended connections does not matter. Nor do they use ports that it chooses by itself:
+/// one that was bound here is refused to a proxy that lets it choose, at whatever address.
 async fn connect(target: SocketAddrV4) -> io::Result<TcpStream> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -396,11 +397,14 @@ async fn connect(target: SocketAddrV4) -> io::Result<TcpStream> {
 }
 
 fn source(number: u64, run: u32) -> SocketAddrV4 {
-    const FIRST_PORT: u16 = 10_000;
-    const PORTS: u64 = 50_000;
+    const FIRST_PORT: u16 = 1_024;
+    const PORTS: u64 = 31_744;
+    const HOSTS: u64 = 250;
     let port = FIRST_PORT + (number % PORTS) as u16;
-    let host = (number / PORTS % 200) as u8 + 1;
-    SocketAddrV4::new(Ipv4Addr::new(127, 100, (run % 250) as u8, host), port)
+    let host = number / PORTS;
+    let net = 100 + (host / HOSTS % 2) as u8;
+    let host = (host % HOSTS) as u8 + 1;
+    SocketAddrV4::new(Ipv4Addr::new(127, net, (run % 250) as u8, host), port)
 }
 
 #[cfg(test)]
@@ -434,8 +438,9 @@ mod tests {
 
     #[test]
     fn sources_do_not_repeat_within_ten_million_connections() {
-        assert_eq!(source(0, 300).to_string(), "127.100.50.1:10000");
-        assert_eq!(source(50_000, 300).to_string(), "127.100.50.2:10000");
-        assert_eq!(source(9_999_999, 300).to_string(), "127.100.50.200:59999");
+        assert_eq!(source(0, 300).to_string(), "127.100.50.1:1024");
+        assert_eq!(source(31_743, 300).to_string(), "127.100.50.1:32767");
+        assert_eq!(source(31_744, 300).to_string(), "127.100.50.2:1024");
+        assert_eq!(source(9_999_999, 300).to_string(), "127.101.50.66:1663");
     }
 }
