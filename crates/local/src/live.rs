@@ -7,6 +7,7 @@ use landfall_model::listener::{Listener, ListenerKey, Member};
 use landfall_model::view::{
     Health, ListenerView, MeasuredView, MemberView, TimesView, TrafficView,
 };
+use landfall_proxy::breaks::Break;
 use landfall_proxy::counters::{Refusal, Span};
 use landfall_proxy::pool::{MemberStatus, Reach};
 use landfall_proxy::shortage::Shortage;
@@ -102,6 +103,7 @@ fn measured(live: &ListenerState) -> Option<Box<MeasuredView>> {
                 .into_iter()
                 .zip(totals.local_failures),
         ),
+        broken: named(Break::ALL.map(Break::as_str).into_iter().zip(totals.broken)),
         waiting: live.pool().waiting() as u64,
         times: Span::ALL
             .into_iter()

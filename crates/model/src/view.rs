@@ -238,6 +238,9 @@ pub struct MeasuredView {
     /// What failed on this side, by cause: `descriptors`, ... A small, fixed set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub local_failures: BTreeMap<String, u64>,
+    /// Streams that one side broke off, by side and error: `client_reset`, ... A small, fixed set.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub broken: BTreeMap<String, u64>,
     /// Connections and requests that wait for a member now, each of which has as much as it may.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub waiting: u64,
@@ -451,6 +454,7 @@ impl MeasuredView {
             (&mut self.responses, other.responses),
             (&mut self.refused, other.refused),
             (&mut self.local_failures, other.local_failures),
+            (&mut self.broken, other.broken),
         ];
         for (into, from) in counts {
             for (name, count) in from {

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::breaks::Break;
 use crate::shortage::Shortage;
 
 /// Why a connection (or the first datagram of a flow) was turned away.
@@ -92,6 +93,7 @@ pub struct ListenerCounters {
     connect_failures: AtomicU64,
     local_failures: [AtomicU64; Shortage::ALL.len()],
     refused: [AtomicU64; Refusal::ALL.len()],
+    broken: [AtomicU64; Break::ALL.len()],
     responses: [AtomicU64; STATUS_CLASSES],
     /// Made with the first measurement: most listeners of most workers measure two of four.
     times: [OnceLock<Box<Times>>; Span::ALL.len()],
@@ -140,6 +142,8 @@ pub struct ListenerTotals {
     pub local_failures: [u64; Shortage::ALL.len()],
     /// Connections (HTTP: requests) turned away, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
+    /// Streams that one side broke off, in the order of [`Break::ALL`].
+    pub broken: [u64; Break::ALL.len()],
     /// HTTP responses by the first digit of their status, `1xx` first. Those that the proxy gave
     /// itself count as well.
     pub responses: [u64; STATUS_CLASSES],
@@ -270,6 +274,9 @@ impl Shards<ListenerCounters> {
             for (total, shard) in totals.refused.iter_mut().zip(&shard.refused) {
                 *total += read(shard);
             }
+            for (total, shard) in totals.broken.iter_mut().zip(&shard.broken) {
+                *total += read(shard);
+            }
             for (total, shard) in totals.responses.iter_mut().zip(&shard.responses) {
                 *total += read(shard);
             }
@@ -349,6 +356,11 @@ impl ListenerCounters {
     /// A connection was turned away.
     pub fn refused(&self, refusal: Refusal) {
         add(&self.refused[refusal as usize], 1);
+    }
+
+    /// One side broke off a stream.
+    pub fn broke(&self, how: Break) {
+        add(&self.broken[how as usize], 1);
     }
 
     /// Something took so long. Two additions to memory of the worker's own, and no lock.
@@ -445,6 +457,7 @@ mod tests {
                 connect_failures: 0,
                 local_failures: [0; Shortage::ALL.len()],
                 refused: [0, 0, 1, 0, 1, 0, 0, 0, 0, 0],
+                broken: [0; Break::ALL.len()],
                 responses: [0, 2, 0, 0, 1],
             }
         );
@@ -472,6 +485,9 @@ mod tests {
     fn a_refusal_stands_at_its_own_place() {
         for (place, shortage) in Shortage::ALL.into_iter().enumerate() {
             assert_eq!(shortage as usize, place);
+        }
+        for (place, how) in Break::ALL.into_iter().enumerate() {
+            assert_eq!(how as usize, place);
         }
         for (place, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, place);

@@ -16,6 +16,7 @@
 
 pub mod access_log;
 pub mod admission;
+pub mod breaks;
 pub mod budget;
 pub mod changes;
 mod client_table;

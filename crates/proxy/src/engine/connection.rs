@@ -29,10 +29,11 @@ use landfall_sys::stream::Stream;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::member_socket::MemberSocket;
-use super::pump::{Direction, Rest};
+use super::pump::{Broken, Direction, Rest};
 use super::slab::Key;
 use super::{Tools, client_token, millis};
 use crate::access_log::{self, Note};
+use crate::breaks::Break;
 use crate::counters::{Refusal, Span};
 use crate::inbound::Inbound;
 use crate::listener::{ListenerState, Place};
@@ -404,10 +405,11 @@ impl Connection {
         }
         let (inward, outward) = match (inward, outward) {
             (Ok(inward), Ok(outward)) => (inward, outward),
-            (Err(broken), _) | (_, Err(broken)) => {
-                let listener = self.listener.id();
-                tracing::trace!(%listener, error = %broken.error(), "connection broke");
-                return Step::End(End::Broken);
+            (Err(Broken::Sender(error)), _) | (_, Err(Broken::Receiver(error))) => {
+                return self.broke(Break::of_client(&error), &error);
+            }
+            (Err(Broken::Receiver(error)), _) | (_, Err(Broken::Sender(error))) => {
+                return self.broke(Break::of_member(&error), &error);
             }
         };
         if inward == Rest::Ended && !self.inward.closed {
@@ -453,6 +455,12 @@ impl Connection {
         } else {
             End::Agreed
         }
+    }
+
+    fn broke(&self, how: Break, error: &io::Error) -> Step {
+        tracing::trace!(listener = %self.listener.id(), %error, "connection broke");
+        self.listener.counters().mine().broke(how);
+        Step::End(End::Broken)
     }
 
     /// Goes on after its share of the last pass was used up.

@@ -319,17 +319,6 @@ impl Direction {
     }
 }
 
-// === impl Broken ===
-
-impl Broken {
-    /// What the system said.
-    pub(super) fn error(&self) -> &io::Error {
-        match self {
-            Self::Sender(error) | Self::Receiver(error) => error,
-        }
-    }
-}
-
 pub(super) fn would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use landfall_model::listener::{Check, Monitor};
 use landfall_proxy::Health;
+use landfall_proxy::breaks::Break;
 use landfall_proxy::counters::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
@@ -159,4 +160,25 @@ impl Unresponsive {
             _waiting: waiting,
         }
     }
+}
+
+#[tokio::test]
+async fn streams_that_break_are_counted_by_the_side_that_broke_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    for how in [Break::ClientReset, Break::MemberReset] {
+        let mut client = scene.client().await;
+        client.write_all(b"x").await.unwrap();
+        let (mut member, _) = in_time(listener.accept()).await.unwrap();
+        in_time(member.read_exact(&mut [0])).await.unwrap();
+        let (breaks, mut sees) = match how {
+            Break::ClientReset => (client, member),
+            _ => (member, client),
+        };
+        breaks.set_zero_linger().unwrap();
+        drop(breaks);
+        ended(&mut sees).await;
+        until("counted", || scene.totals().broken[how as usize] == 1).await;
+    }
+    assert_eq!(scene.totals().broken.iter().sum::<u64>(), 2);
 }

@@ -413,6 +413,7 @@ fn measured() -> MeasuredView {
         responses: counts("2xx", 51),
         refused: counts("no_member", 1),
         local_failures: counts("ports", 2),
+        broken: counts("client_reset", 4),
         waiting: 3,
         times: names.map(|name| (name, times.clone())).into(),
     }

@@ -161,10 +161,11 @@ impl Snapshot {
                 })
             })
         };
-        let counted: [(&Metric, Named); 3] = [
+        let counted: [(&Metric, Named); 4] = [
             (&table::LISTENER_RESPONSES, |it| &it.responses),
             (&table::LISTENER_REFUSED, |it| &it.refused),
             (&table::LISTENER_LOCAL, |it| &it.local_failures),
+            (&table::LISTENER_BROKEN, |it| &it.broken),
         ];
         for (metric, counts) in counted {
             let series = all().flat_map(|(labels, measured)| {

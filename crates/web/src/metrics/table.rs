@@ -110,6 +110,10 @@ metrics! {
         ["namespace", "service", "listener", "cause"]
         "Failures of this machine and not of a member, by cause: descriptors, ports, memory, size, \
         denied.";
+    LISTENER_BROKEN = Counter "landfall_listener_broken"
+        ["namespace", "service", "listener", "cause"]
+        "Streams without TLS that one side broke off, by side and error: client_ or member_reset, \
+        pipe, timeout, other.";
     LISTENER_CONNECT = Histogram "landfall_listener_connect_duration" unit "seconds"
         ["namespace", "service", "listener"]
         "Time to connect streams to their member.";

@@ -73,6 +73,7 @@ async fn the_numbers_are_those_of_the_view() {
         r#"landfall_listener_responses_total{namespace="shop",service="web",listener="80/TCP",class="2xx"} 51"#,
         r#"landfall_listener_refused_total{namespace="shop",service="web",listener="80/TCP",reason="no_member"} 1"#,
         r#"landfall_listener_local_failures_total{namespace="shop",service="web",listener="80/TCP",cause="ports"} 2"#,
+        r#"landfall_listener_broken_total{namespace="shop",service="web",listener="80/TCP",cause="client_reset"} 4"#,
         r#"landfall_listener_request_duration_seconds_bucket{le="0.01",namespace="shop",service="web",listener="80/TCP"} 49"#,
         r#"landfall_listener_request_duration_seconds_bucket{le="+Inf",namespace="shop",service="web",listener="80/TCP"} 52"#,
         r#"landfall_listener_request_duration_seconds_sum{namespace="shop",service="web",listener="80/TCP"} 0.75"#,
