@@ -2,6 +2,7 @@
 //! validate nothing.
 
 mod addresses;
+mod admin;
 mod cluster;
 mod distribution;
 mod failover;

@@ -10,6 +10,7 @@
 
 mod configs;
 mod contestant;
+mod counters;
 mod figure;
 pub(super) mod hyper;
 pub(super) mod link;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use landfall_testkit::cluster::{Cluster, Options};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::connections::answer;
 use super::contestant::Contestant;
@@ -16,6 +15,7 @@ use super::layout::{ADDRESSES, ADMIN, HUB, NAMESPACE, address, node_address};
 use super::node::{self, Node};
 use super::objects::Announced;
 use super::processes::{Process, START, sh};
+use crate::bench::admin;
 use crate::place::Place;
 
 /// Speakers that start at the same time.
@@ -280,17 +280,5 @@ pub(in crate::bench) fn kinds_of(manifest: &Path) -> anyhow::Result<String> {
 
 /// The body of a good answer of a speaker's admin endpoint.
 async fn get(node: u8, path: &str) -> Option<String> {
-    let admin = SocketAddr::from((node_address(node), ADMIN));
-    let asked = async {
-        let mut stream = tokio::net::TcpStream::connect(admin).await.ok()?;
-        let request = format!("GET {path} HTTP/1.0\r\nHost: {admin}\r\n\r\n");
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        (head.split(' ').nth(1) == Some("200")).then(|| body.to_owned())
-    };
-    tokio::time::timeout(Duration::from_secs(1), asked)
-        .await
-        .ok()?
+    admin::get(SocketAddr::from((node_address(node), ADMIN)), path).await
 }

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::contestant::{Contestant, Instance};
+use super::counters::Counters;
 use super::figure::{Figure, Figures};
 use super::load::{self, Talk};
 use super::sizes::Sizes;
@@ -160,6 +160,12 @@ impl Scenario {
 
     /// Has one proxy do the work once.
     pub async fn measure(self, instance: &Instance, sizes: &Sizes) -> anyhow::Result<Figures> {
+        // One that is new has counted nothing, and its memory is not to grow by this.
+        let before = if self.wants_fresh() {
+            Counters::default()
+        } else {
+            Counters::of(instance.contestant).await
+        };
         let measured = match self {
             Self::Bulk => bulk(instance, sizes).await,
             Self::Connect => connections(instance, Work::Small, sizes).await,
@@ -171,13 +177,15 @@ impl Scenario {
             Self::Memory => memory(instance, sizes).await,
             Self::Link => over_a_link(instance, sizes).await,
         };
-        measured.with_context(|| {
-            format!(
-                "{} failed at {self}\n{}",
-                instance.contestant,
-                instance.last_words()
-            )
-        })
+        let Err(error) = measured else {
+            return measured;
+        };
+        let counted = Counters::of(instance.contestant).await.since(&before);
+        Err(error.context(format!(
+            "{} failed at {self}\n{counted}{}",
+            instance.contestant,
+            instance.last_words()
+        )))
     }
 }
 
