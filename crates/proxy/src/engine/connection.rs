@@ -54,6 +54,8 @@ pub(super) struct Connection {
     inward: Direction,
     /// From the member to the client.
     outward: Direction,
+    /// Whether it waits for its next share already.
+    pub(super) is_busy: bool,
     /// Whether the engine reports when the client can be written to.
     watches_writing: bool,
     client_active: u64,
@@ -147,6 +149,7 @@ impl Connection {
             member: None,
             inward: Direction::new(),
             outward,
+            is_busy: false,
             watches_writing: false,
             client_active: now,
             member_active: now,
@@ -375,13 +378,13 @@ impl Connection {
             // The first bytes cannot be held back by what is under way; later ones could.
             member_socket.set_nodelay();
         }
-        let (buffer, pipes) = (&mut *tools.buffer, &mut tools.pipes);
+        let (buffer, pipes, budget) = (&mut *tools.buffer, &mut tools.pipes, tools.budget);
         let inward = self
             .inward
-            .pump(&self.client, &member_socket.stream, buffer, pipes);
+            .pump(&self.client, &member_socket.stream, buffer, pipes, budget);
         let outward = self
             .outward
-            .pump(&member_socket.stream, &self.client, buffer, pipes);
+            .pump(&member_socket.stream, &self.client, buffer, pipes, budget);
         let inward = self.inward.outlive(inward, &self.outward, pipes);
         let outward = self.outward.outlive(outward, &self.inward, pipes);
         let passed_in = self.inward.moved - before[0];
@@ -393,6 +396,7 @@ impl Connection {
             self.member_active = tools.now;
         }
         if passed_in > 0 || passed_out > 0 {
+            tools.budget = budget.saturating_sub(passed_in + passed_out);
             self.listener
                 .counters()
                 .mine()
@@ -465,6 +469,7 @@ impl Connection {
 
     /// Goes on after its share of the last pass was used up.
     pub(super) fn resume(&mut self, tools: &mut Tools) -> Step {
+        self.is_busy = false;
         if self.phase == Phase::Open {
             self.advance(tools)
         } else {

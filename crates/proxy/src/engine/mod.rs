@@ -42,7 +42,7 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_sys::clock::coarse_millis;
 use landfall_sys::epoll::{Epoll, Event, Events, Watch};
@@ -68,6 +68,13 @@ use crate::pool::{Lease, Unavailable};
 
 /// After this many passes without a pause, the runtime's other tasks have a turn.
 const PASSES: usize = 8;
+
+/// As [`PASSES`], where passes are long.
+const TURN: Duration = Duration::from_millis(2);
+
+/// How many bytes all connections together may move for the events of a pass, and as many again
+/// where they had more than their share in the last one. One step may go beyond.
+const BUDGET: u64 = 4 * 1024 * 1024;
 
 /// How much the coarse clock may be behind the timer's, in milliseconds (a tick of 100 Hz). When
 /// the timer fires, the deadline is to have passed on both.
@@ -145,6 +152,8 @@ struct Tools {
     buffer: Box<[u8]>,
     pipes: Pipes,
     member_sockets: MemberSockets,
+    /// How many bytes may still be moved at present.
+    budget: u64,
     now: u64,
 }
 
@@ -179,6 +188,7 @@ impl Engine {
                 buffer: vec![0; pump::BUFFER_SIZE].into_boxed_slice(),
                 pipes: Pipes::new(capacity.pipes),
                 member_sockets: MemberSockets::new(capacity.spares),
+                budget: BUDGET,
                 now,
             },
             events: Events::default(),
@@ -212,6 +222,7 @@ impl Engine {
                 Some(command) => self.obey(command),
             }
         }
+        let begun = Instant::now();
         for _ in 0..PASSES {
             self.tools.now = coarse_millis();
             self.expire();
@@ -228,6 +239,9 @@ impl Engine {
                 lose_sight(&error);
             }
             self.pass();
+            if begun.elapsed() >= TURN {
+                break;
+            }
         }
         // Not the runtime's "yield": that would make it look for events of its own every time.
         cx.waker().wake_by_ref();
@@ -263,6 +277,7 @@ impl Engine {
         self.client_sockets.forget_gone();
         // What becomes busy in this pass waits for the end of the next.
         let busy = std::mem::take(&mut self.busy);
+        self.tools.budget = BUDGET;
         let eager = std::mem::take(&mut self.eager);
         for place in 0..self.events.len() {
             if let Some(event) = self.events.get(place) {
@@ -273,9 +288,23 @@ impl Engine {
         for key in eager {
             self.accept(key);
         }
-        for key in busy {
+        self.resume_busy(busy);
+    }
+
+    /// Goes on with connections that had more to move, in turn and as far as the budget goes.
+    fn resume_busy(&mut self, busy: Vec<Key>) {
+        self.tools.budget = BUDGET;
+        let became_busy = std::mem::take(&mut self.busy);
+        let mut waiting = busy.into_iter();
+        while self.tools.budget > 0
+            && let Some(key) = waiting.next()
+        {
             self.with_connection(key, Connection::resume);
         }
+        let resumed = std::mem::take(&mut self.busy);
+        self.busy.extend(waiting);
+        self.busy.extend(became_busy);
+        self.busy.extend(resumed);
     }
 
     fn dispatch(&mut self, event: Event) {
@@ -319,7 +348,11 @@ impl Engine {
                     self.connection_times.set(key.index, deadline);
                 }
                 match step {
-                    Step::Again => self.busy.push(key),
+                    Step::Again if connection.is_busy => {}
+                    Step::Again => {
+                        connection.is_busy = true;
+                        self.busy.push(key);
+                    }
                     Step::LineUp => self.line_up(key),
                     Step::Wait | Step::End(_) => {}
                 }

@@ -139,19 +139,26 @@ impl Direction {
         }
     }
 
-    /// Moves what can be moved.
+    /// Moves what can be moved, where `budget` is what may still be moved for all in this pass.
     pub(super) fn pump(
         &mut self,
         from: &Stream,
         to: &Stream,
         buffer: &mut [u8],
         pipes: &mut Pipes,
+        budget: u64,
     ) -> Result<Rest, Broken> {
+        let share = if self.splicing {
+            budget.min(SHARE)
+        } else {
+            // Little is not worth a wait behind what others move.
+            budget.clamp(BUFFER_SIZE as u64, SHARE)
+        };
         if self.readable && matches!(self.held, Held::Bytes { .. }) {
             self.hold_more(from, buffer)?;
         }
         let begun = self.moved;
-        while self.moved - begun < SHARE {
+        while self.moved - begun < share {
             if !self.write_held(to, pipes)? {
                 return Ok(Rest::Waiting);
             }
@@ -353,7 +360,9 @@ mod tests {
                 // As if an event had said so: what is not true shows when it is tried.
                 (direction.readable, direction.writable) = (true, true);
                 let before = direction.moved;
-                let rest = direction.pump(&from, &to, &mut buffer, &mut pipes).unwrap();
+                let rest = direction
+                    .pump(&from, &to, &mut buffer, &mut pipes, u64::MAX)
+                    .unwrap();
                 most = most.max(direction.moved - before);
                 if rest == Rest::Ended {
                     break;
@@ -381,5 +390,28 @@ mod tests {
             // The last step of a turn may go beyond.
             assert!(most < SHARE + (1 << 20), "{pipes} pipes: {most}");
         }
+    }
+
+    #[test]
+    fn without_a_budget_long_streams_wait_and_short_messages_pass() {
+        let (from, mut sender) = pair();
+        let (to, mut reader) = pair();
+        let (mut buffer, mut pipes) = (vec![0; BUFFER_SIZE], Pipes::new(4));
+        for splicing in [true, false] {
+            let mut direction = Direction::new();
+            (direction.readable, direction.writable) = (true, true);
+            direction.splicing = splicing;
+            sender.write_all(b"x").unwrap();
+            let rest = direction
+                .pump(&from, &to, &mut buffer, &mut pipes, 0)
+                .unwrap();
+            let expected = if splicing {
+                (Rest::Share, 0)
+            } else {
+                (Rest::Waiting, 2)
+            };
+            assert_eq!((rest, direction.moved), expected);
+        }
+        reader.read_exact(&mut [0; 2]).unwrap();
     }
 }

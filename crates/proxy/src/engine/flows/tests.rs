@@ -31,6 +31,7 @@ impl Scene {
                 buffer: Box::default(),
                 pipes: Pipes::new(0),
                 member_sockets: MemberSockets::new(0),
+                budget: 0,
                 now: 0,
             },
             budget: Budget::new(files, 10_000),
