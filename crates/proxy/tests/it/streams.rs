@@ -111,7 +111,7 @@ async fn long_streams_pass_whole_both_ways_at_once() {
 
 #[tokio::test]
 async fn a_receiver_that_pauses_gets_everything_in_the_end() {
-    const LENGTH: u64 = 16 << 20;
+    const LENGTH: u64 = 64 << 20;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
     let (from_client, _to_member) = scene.client().await.into_split();
