@@ -117,10 +117,12 @@ async fn carry<C: ClientStream>(
             }
         }
         let now = Instant::now();
-        if passed.0 > 0 || outward.sent > before[3] || !waited.0 {
+        // What is dropped is no sign of use.
+        let use_of = |passed, direction: &Direction| passed > 0 && !direction.lost;
+        if use_of(passed.0, &inward) || outward.sent > before[3] || !waited.0 {
             silence.client = now;
         }
-        if passed.1 > 0 || inward.sent > before[1] || !waited.1 {
+        if use_of(passed.1, &outward) || inward.sent > before[1] || !waited.1 {
             silence.member = now;
         }
         match (there, back) {
@@ -143,10 +145,15 @@ async fn carry<C: ClientStream>(
         {
             return Poll::Ready((false, access_log::BROKEN));
         }
+        let deadline = silence.deadline(&inward, &outward);
+        // It comes nearer when another side is waited for that has less time.
+        if deadline < timer.deadline() {
+            timer.as_mut().reset(deadline);
+        }
         while timer.as_mut().poll(cx).is_ready() {
-            let deadline = silence.deadline(&inward, &outward);
             if deadline <= now {
-                return Poll::Ready((!inward.closed, access_log::TIMEOUT));
+                let broken = !inward.closed && !inward.lost && !outward.lost;
+                return Poll::Ready((broken, access_log::TIMEOUT));
             }
             timer.as_mut().reset(deadline);
         }
@@ -160,7 +167,8 @@ async fn carry<C: ClientStream>(
     if !broken {
         unfinished.ends_in_order();
     }
-    if broken || !outward.closed {
+    // One that has its end gets what is still on its way to it.
+    if !outward.closed {
         client.abort();
     }
 }

@@ -263,6 +263,13 @@ impl Connection {
                 self.fail_member(tools, &io::ErrorKind::TimedOut.into());
                 self.connect(tools)
             }
+            // No event says that all has arrived.
+            Phase::Open
+                if (self.inward.lost && self.outward.closed)
+                    || (self.outward.lost && self.inward.closed) =>
+            {
+                Step::End(End::Deserted)
+            }
             Phase::Open => Step::End(End::Closed),
         }
     }
@@ -322,7 +329,8 @@ impl Connection {
         let is_broken = match end {
             End::Agreed | End::Deserted => false,
             End::Broken => true,
-            End::Closed => self.phase == Phase::Open,
+            // One that has its end gets what is still on its way to it.
+            End::Closed => self.phase == Phase::Open && !self.outward.closed,
         };
         if is_broken {
             // What came so far would look whole after an orderly end.
@@ -385,14 +393,24 @@ impl Connection {
         let outward = self
             .outward
             .pump(&member_socket.stream, &self.client, buffer, pipes, budget);
+        let lost = (self.inward.lost, self.outward.lost);
         let inward = self.inward.outlive(inward, &self.outward, pipes);
         let outward = self.outward.outlive(outward, &self.inward, pipes);
+        if self.inward.lost && !lost.0 {
+            self.listener.counters().mine().broke(Break::MemberPipe);
+        }
+        if self.outward.lost && !lost.1 {
+            self.listener.counters().mine().broke(Break::ClientPipe);
+        }
         let passed_in = self.inward.moved - before[0];
         let passed_out = self.outward.moved - before[2];
-        if passed_in > 0 || self.outward.sent > before[3] || !waited.0 {
+        // What is dropped is no sign of use.
+        let uses_in = passed_in > 0 && !self.inward.lost;
+        let uses_out = passed_out > 0 && !self.outward.lost;
+        if uses_in || self.outward.sent > before[3] || !waited.0 {
             self.client_active = tools.now;
         }
-        if passed_out > 0 || self.inward.sent > before[1] || !waited.1 {
+        if uses_out || self.inward.sent > before[1] || !waited.1 {
             self.member_active = tools.now;
         }
         if passed_in > 0 || passed_out > 0 {

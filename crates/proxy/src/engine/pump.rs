@@ -302,7 +302,12 @@ impl Direction {
             return Ok(false);
         };
         match reserved.pipe.fill(from) {
-            Ok(0) => self.ended = true,
+            // That is also said at an urgent byte with an end behind it: a copy knows.
+            Ok(0) => {
+                self.splicing = false;
+                pipes.give(reserved);
+                return Ok(false);
+            }
             Ok(count) => {
                 self.moved += count as u64;
                 self.splicing = count >= SPLICE_LEAST;

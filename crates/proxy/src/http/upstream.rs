@@ -116,7 +116,7 @@ impl Idle {
             list.retain_mut(|rested| {
                 usable
                     && now.duration_since(rested.since) < MAX_IDLE_TIME
-                    && rested.stream.is_quiet()
+                    && rested.stream.seems_quiet()
             });
             !list.is_empty()
         });

@@ -15,6 +15,9 @@ use crate::worker::Worker;
 /// How long clients get to end a handshake before their listener closes.
 const HANDSHAKES: Duration = Duration::from_millis(100);
 
+/// How long connections that rest between requests get at least to end in order.
+const LEAST: Duration = Duration::from_millis(100);
+
 /// How many listeners close together, so that none keeps clients waiting for long before it does.
 const CLOSED_AT_ONCE: usize = 1024;
 
@@ -53,7 +56,9 @@ impl Proxy {
                 state.gate().drained().await;
             }
         };
-        let in_time = tokio::time::timeout(grace, drained).await.is_ok();
+        let in_time = tokio::time::timeout(grace.max(LEAST), drained)
+            .await
+            .is_ok();
         self.stop.cancel();
         for state in &draining {
             state.cut().cancel();
@@ -105,7 +110,7 @@ impl Proxy {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = state.gate().drained() => {}
-                () = tokio::time::sleep(drain) => {}
+                () = tokio::time::sleep(drain.max(LEAST)) => {}
             }
             state.cut().cancel();
             sweep(&workers, &state).await;

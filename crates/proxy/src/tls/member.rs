@@ -244,19 +244,33 @@ impl MemberStream {
         }
     }
 
-    /// Whether the connection is open and the member has said nothing on it that matters.
-    pub fn is_quiet(&mut self) -> bool {
-        if let Self::Secured(secured) = self {
-            // Session tickets come at any time, and are taken in by this.
-            let mut context = Context::from_waker(Waker::noop());
-            let mut byte = [0];
-            let mut byte = ReadBuf::new(&mut byte);
-            let read = Pin::new(&mut secured.stream).poll_read(&mut context, &mut byte);
-            if read.is_ready() {
-                return false;
+    /// Whether the connection is open and the member has said nothing on it that matters, as far as
+    /// the runtime was told when it last waited for events. It costs no system call as long as
+    /// nothing happens.
+    pub fn seems_quiet(&mut self) -> bool {
+        match self {
+            Self::Plain(stream) => {
+                let read = stream.try_read(&mut [0]);
+                read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            }
+            Self::Secured(secured) => {
+                // Session tickets come at any time, and are taken in by this.
+                let mut context = Context::from_waker(Waker::noop());
+                let mut byte = [0];
+                let mut byte = ReadBuf::new(&mut byte);
+                Pin::new(&mut secured.stream)
+                    .poll_read(&mut context, &mut byte)
+                    .is_pending()
             }
         }
-        // The runtime only knows what it was told when it last waited for events.
+    }
+
+    /// Whether the connection is open and the member has said nothing on it that matters, as the
+    /// kernel knows it.
+    pub fn is_quiet(&mut self) -> bool {
+        if matches!(self, Self::Secured(_)) && !self.seems_quiet() {
+            return false;
+        }
         let peeked = SockRef::from(self.socket()).peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
