@@ -188,6 +188,31 @@ async fn what_is_behind_an_urgent_byte_passes() {
 }
 
 #[tokio::test]
+async fn what_is_between_an_urgent_byte_and_the_end_passes() {
+    const LENGTH: usize = 1 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    for _ in 0..10 {
+        let mut client = scene.client().await;
+        let (mut member, _) = in_time(listener.accept()).await.unwrap();
+        let says = async {
+            client.write_all(&vec![b'a'; LENGTH]).await.unwrap();
+            SockRef::from(&client).send_out_of_band(b"!").unwrap();
+            client.write_all(b"def").await.unwrap();
+            client.shutdown().await.unwrap();
+        };
+        let mut room = Vec::new();
+        let hears = async {
+            // The end is there before the urgent byte is come to.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            in_time(member.read_to_end(&mut room)).await.unwrap();
+        };
+        tokio::join!(says, hears);
+        assert_eq!(room.len(), LENGTH + 3);
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_before_it_sends_anything_harms_no_member() {
     let server = Server::start(Manner::Echo).await;
     let scene = Scene::tcp(&[server.address]).await;
