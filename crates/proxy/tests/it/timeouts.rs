@@ -124,7 +124,7 @@ async fn pass_with_a_pause(secure: bool, member_says: bool) {
     };
     let (enough, mut is_enough) = oneshot::channel::<()>();
     let writer = tokio::spawn(async move {
-        let (block, mut said) = ([b'x'; 64 * 1024], 0);
+        let (block, mut said) = (vec![b'x'; 64 * 1024], 0);
         loop {
             tokio::select! {
                 _ = &mut is_enough => break,
@@ -144,10 +144,10 @@ async fn pass_with_a_pause(secure: bool, member_says: bool) {
     .await;
     tokio::time::sleep(time * 2).await;
     drop(enough);
-    let mut taken = Vec::new();
-    in_time(takes.read_to_end(&mut taken)).await.unwrap();
+    let mut heard = Vec::new();
+    in_time(takes.read_to_end(&mut heard)).await.unwrap();
     let (said, _says) = in_time(writer).await.unwrap();
-    assert_eq!(said, taken.len());
+    assert_eq!(said, heard.len());
 }
 
 /// A connection of either side.
