@@ -49,13 +49,15 @@ impl Graph {
         self.monitors.iter().find(of_pool)
     }
 
-    /// Whether Octavia is still at work on a listener, pool or monitor. Some providers say so of
-    /// these only, while the load balancer is ACTIVE already.
+    /// Whether Octavia is still at work on a listener, pool, monitor or member. Some providers say
+    /// so of these only, while the load balancer is ACTIVE already.
     pub fn is_settling(&self) -> bool {
         let listeners = self.listeners.iter().map(|it| it.provisioning_status);
         let pools = self.pools.iter().map(|it| it.provisioning_status);
         let monitors = self.monitors.iter().map(|it| it.provisioning_status);
-        let mut all = listeners.chain(pools).chain(monitors);
+        let members = self.members.values().flatten();
+        let members = members.map(|it| it.provisioning_status);
+        let mut all = listeners.chain(pools).chain(monitors).chain(members);
         all.any(|it| it.is_pending() || it.is_going())
     }
 

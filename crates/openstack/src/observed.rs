@@ -234,9 +234,11 @@ impl Found {
         }
     }
 
-    /// Takes the load balancer for busy where what is in it could not be read for that.
+    /// Takes an active load balancer for busy where what is in it could not be read for that.
     pub(crate) fn settle(&mut self, content: &Content) {
-        if let (Self::One { balancer, .. }, Content::Unread) = (self, content) {
+        if let (Self::One { balancer, .. }, Content::Unread) = (self, content)
+            && balancer.provisioning_status == Provisioning::Active
+        {
             balancer.provisioning_status = Provisioning::PendingUpdate;
         }
     }

@@ -274,8 +274,8 @@ impl<'a> Survey<'a> {
         orphans.collect()
     }
 
-    /// Whether a load balancer may serve another cluster of this name, as only its name says that it
-    /// was this one's.
+    /// Whether a load balancer may serve another cluster of this name, as only its name says that
+    /// it was this one's.
     fn may_serve_another(&self, balancer: &LoadBalancer) -> bool {
         // Of these, the id is ours.
         if balancer

@@ -75,10 +75,11 @@ impl OpenStack {
             return Ok(Some(graph));
         }
         let mut graph = self.children(balancer).await?;
-        if self
-            .memory()
-            .is_settling(&balancer.id, &graph, Instant::now())
-        {
+        let is_settling = |graph: &Graph| {
+            self.memory()
+                .is_settling(&balancer.id, graph, Instant::now())
+        };
+        if graph.is_settling() && is_settling(&graph) {
             return Ok(None);
         }
         let mut members = BTreeMap::new();
@@ -94,6 +95,9 @@ impl OpenStack {
             members.insert(pool.id.clone(), list);
         }
         graph.members = members;
+        if is_settling(&graph) {
+            return Ok(None);
+        }
         let graph = Arc::new(graph);
         let mut memory = self.memory();
         memory.expected.remove(&intent.uid);

@@ -85,10 +85,7 @@ impl OpenStack {
         let content = self
             .check_named(intent, balancer.as_ref(), &mut target)
             .await?;
-        let active = |it: &LoadBalancer| it.provisioning_status == Provisioning::Active;
-        if balancer.as_ref().is_some_and(active) {
-            found.settle(&content);
-        }
+        found.settle(&content);
         self.refuse_unproven(intent, &names, features, &content, &mut found)
             .await?;
         let mut have = self.observed(

@@ -285,8 +285,11 @@ async fn c23_without_cascade_it_is_taken_apart() {
     rig.forget();
     rig.delete("web").await;
     let line = |kind: &str, id: &Id| format!("DELETE /v2/lbaas/{kind}/{id}");
+    let mut writes = rig.writes();
+    // A busy cloud may say once that the listener is not gone yet.
+    writes.dedup();
     assert_eq!(
-        rig.writes(),
+        writes,
         [
             format!("DELETE /v2.0/floatingips/{}", picture.floating_ips[0].id),
             line("healthmonitors", &picture.monitors[0].id),
