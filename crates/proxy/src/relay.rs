@@ -9,6 +9,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use landfall_model::listener::Timeouts;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
@@ -90,13 +91,7 @@ async fn carry<C: ClientStream>(
     let mut member = unfinished.stream();
     let mut inward = Direction::default();
     let mut outward = Direction::default();
-    let timeouts = config.listener.timeouts;
-    let mut silence = Silence {
-        client: Instant::now(),
-        member: Instant::now(),
-        client_idle: timeouts.client_data,
-        member_idle: timeouts.member_data,
-    };
+    let mut silence = Silence::new(&config.listener.timeouts);
     let mut timer = pin!(sleep(silence.client_idle.min(silence.member_idle)));
     let mut cut = pin!(lease.cut());
     let (broken, end) = poll_fn(|cx| {
@@ -125,19 +120,8 @@ async fn carry<C: ClientStream>(
         if use_of(passed.1, &outward) || inward.sent > before[1] || !waited.1 {
             silence.member = now;
         }
-        match (there, back) {
-            (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => {
-                return Poll::Ready((true, access_log::BROKEN));
-            }
-            (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
-                let end = if inward.lost || outward.lost {
-                    access_log::BROKEN
-                } else {
-                    access_log::OK
-                };
-                return Poll::Ready((false, end));
-            }
-            _ => {}
+        if let Some(ended) = end_of(&there, &back, &inward, &outward) {
+            return Poll::Ready(ended);
         }
         // Otherwise a side could speak for hours to one that is gone.
         if (inward.lost && outward.has_arrived(client.unacknowledged()))
@@ -173,9 +157,37 @@ async fn carry<C: ClientStream>(
     }
 }
 
+/// Returns whether a connection ends as broken, and how the access log calls it, once it has ended
+/// in both directions or broken in one.
+fn end_of(
+    there: &Poll<Result<(), Broken>>,
+    back: &Poll<Result<(), Broken>>,
+    inward: &Direction,
+    outward: &Direction,
+) -> Option<(bool, access_log::End)> {
+    match (there, back) {
+        (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Some((true, access_log::BROKEN)),
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) if inward.lost || outward.lost => {
+            Some((false, access_log::BROKEN))
+        }
+        (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Some((false, access_log::OK)),
+        _ => None,
+    }
+}
+
 // === impl Silence ===
 
 impl Silence {
+    fn new(timeouts: &Timeouts) -> Self {
+        let now = Instant::now();
+        Self {
+            client: now,
+            member: now,
+            client_idle: timeouts.client_data,
+            member_idle: timeouts.member_data,
+        }
+    }
+
     fn deadline(&self, inward: &Direction, outward: &Direction) -> Instant {
         let client = self.client + self.client_idle;
         let member = self.member + self.member_idle;

@@ -18,6 +18,7 @@
 //! for the other side.
 
 mod connect;
+mod outcome;
 
 use std::io;
 use std::net::SocketAddr;
@@ -393,38 +394,28 @@ impl Connection {
         let outward = self
             .outward
             .pump(&member_socket.stream, &self.client, buffer, pipes, budget);
-        let lost = (self.inward.lost, self.outward.lost);
+        let lost = [self.inward.lost, self.outward.lost];
         let inward = self.inward.outlive(inward, &self.outward, pipes);
         let outward = self.outward.outlive(outward, &self.inward, pipes);
-        if self.inward.lost && !lost.0 {
-            self.listener.counters().mine().broke(Break::MemberPipe);
+        let passed = [
+            self.inward.moved - before[0],
+            self.outward.moved - before[2],
+        ];
+        if passed != [0, 0] {
+            tools.budget = budget.saturating_sub(passed[0] + passed[1]);
+            let member = lease.member().counters().mine();
+            member.passed(passed[0], passed[1]);
         }
-        if self.outward.lost && !lost.1 {
-            self.listener.counters().mine().broke(Break::ClientPipe);
-        }
-        let passed_in = self.inward.moved - before[0];
-        let passed_out = self.outward.moved - before[2];
         // What is dropped is no sign of use.
-        let uses_in = passed_in > 0 && !self.inward.lost;
-        let uses_out = passed_out > 0 && !self.outward.lost;
+        let uses_in = passed[0] > 0 && !self.inward.lost;
+        let uses_out = passed[1] > 0 && !self.outward.lost;
         if uses_in || self.outward.sent > before[3] || !waited.0 {
             self.client_active = tools.now;
         }
         if uses_out || self.inward.sent > before[1] || !waited.1 {
             self.member_active = tools.now;
         }
-        if passed_in > 0 || passed_out > 0 {
-            tools.budget = budget.saturating_sub(passed_in + passed_out);
-            self.listener
-                .counters()
-                .mine()
-                .passed(passed_in, passed_out);
-            lease
-                .member()
-                .counters()
-                .mine()
-                .passed(passed_in, passed_out);
-        }
+        self.count(passed, lost);
         let (inward, outward) = match (inward, outward) {
             (Ok(inward), Ok(outward)) => (inward, outward),
             (Err(Broken::Sender(error)), _) | (_, Err(Broken::Receiver(error))) => {
@@ -433,6 +424,14 @@ impl Connection {
             (Err(Broken::Receiver(error)), _) | (_, Err(Broken::Sender(error))) => {
                 return self.broke(Break::of_member(&error), &error);
             }
+        };
+        self.rest(inward, outward, tools)
+    }
+
+    /// Passes ends on, and decides how to go on after each direction has come to rest.
+    fn rest(&mut self, inward: Rest, outward: Rest, tools: &Tools) -> Step {
+        let Some((_, member_socket)) = &self.member else {
+            return Step::End(End::Closed);
         };
         if inward == Rest::Ended && !self.inward.closed {
             self.inward.close(&member_socket.stream);
@@ -455,11 +454,8 @@ impl Connection {
         if self.outward.holds() && !self.watches_writing {
             self.watches_writing = true;
             let token = client_token(self.key);
-            if tools
-                .epoll
-                .change(&self.client, token, Watch::Both)
-                .is_err()
-            {
+            let watched = tools.epoll.change(&self.client, token, Watch::Both);
+            if watched.is_err() {
                 return Step::End(End::Broken);
             }
         }
@@ -468,21 +464,6 @@ impl Connection {
         } else {
             Step::Wait
         }
-    }
-
-    /// How it ends now that neither side has more to say.
-    fn agreed(&self) -> End {
-        if self.inward.lost || self.outward.lost {
-            End::Deserted
-        } else {
-            End::Agreed
-        }
-    }
-
-    fn broke(&self, how: Break, error: &io::Error) -> Step {
-        tracing::trace!(listener = %self.listener.id(), %error, "connection broke");
-        self.listener.counters().mine().broke(how);
-        Step::End(End::Broken)
     }
 
     /// Goes on after its share of the last pass was used up.

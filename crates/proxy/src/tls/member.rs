@@ -245,7 +245,7 @@ impl MemberStream {
     }
 
     /// Whether the connection is open and the member has said nothing on it that matters, as far as
-    /// the runtime was told when it last waited for events. It costs no system call as long as
+    /// the runtime knew when it last waited for events. It costs no system call as long as
     /// nothing happens.
     pub fn seems_quiet(&mut self) -> bool {
         match self {

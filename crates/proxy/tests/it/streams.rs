@@ -180,8 +180,8 @@ async fn what_is_behind_an_urgent_byte_passes() {
                 to.write_all(b"def").await.unwrap();
             };
             let mut room = vec![0; length + 3];
-            let hears = in_time(from.read_exact(&mut room));
-            tokio::join!(says, hears).1.unwrap();
+            let receives = in_time(from.read_exact(&mut room));
+            tokio::join!(says, receives).1.unwrap();
             assert!(room.starts_with(&block) && room.ends_with(b"def"));
         }
     }
@@ -202,12 +202,12 @@ async fn what_is_between_an_urgent_byte_and_the_end_passes() {
             client.shutdown().await.unwrap();
         };
         let mut room = Vec::new();
-        let hears = async {
+        let receives = async {
             // The end is there before the urgent byte is come to.
             tokio::time::sleep(Duration::from_millis(50)).await;
             in_time(member.read_to_end(&mut room)).await.unwrap();
         };
-        tokio::join!(says, hears);
+        tokio::join!(says, receives);
         assert_eq!(room.len(), LENGTH + 3);
     }
 }

@@ -144,10 +144,10 @@ async fn pass_with_a_pause(secure: bool, member_says: bool) {
     .await;
     tokio::time::sleep(time * 2).await;
     drop(enough);
-    let mut heard = Vec::new();
-    in_time(takes.read_to_end(&mut heard)).await.unwrap();
+    let mut received = Vec::new();
+    in_time(takes.read_to_end(&mut received)).await.unwrap();
     let (said, _says) = in_time(writer).await.unwrap();
-    assert_eq!(said, heard.len());
+    assert_eq!(said, received.len());
 }
 
 /// A connection of either side.

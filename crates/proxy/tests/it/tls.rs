@@ -219,9 +219,9 @@ async fn what_a_member_said_arrives_though_it_is_gone_when_the_client_goes_on() 
         client.write_all(b"c").await.unwrap();
         until("passed in", || scene.totals().bytes_in == count).await;
     }
-    let mut heard = Vec::new();
-    in_time(client.read_to_end(&mut heard)).await.unwrap();
-    assert!(heard == said);
+    let mut received = Vec::new();
+    in_time(client.read_to_end(&mut received)).await.unwrap();
+    assert!(received == said);
     drop(client);
     until("given back", || scene.status().open == 0).await;
 }
