@@ -108,16 +108,14 @@ pub(crate) fn open(intent: &Intent, have: &Observed, plan: &mut Plan<Step>) {
         })
         .map(|rule| rule.body(Some(&group.id), mark.as_deref()))
         .collect();
-    // What is refused as equal to another's rule is seen before its successors' predecessors go.
-    let complete = missing.is_empty();
-    if !complete {
+    if !missing.is_empty() {
         let step = Step::CreateRules {
             group: group.id.clone(),
             rules: missing,
         };
         plan.push(step, "the Service has NodePorts that are closed");
     }
-    for rule in there.into_iter().filter(|_| complete) {
+    for rule in there {
         if !wanted.iter().any(|it| it.is(rule)) {
             plan.push(delete_rule(rule), "no NodePort of the Service needs it");
         }
