@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_model::dialect::Given;
-use landfall_model::dialect::openstack::LOAD_BALANCER_ID;
 use landfall_model::{Code, Intent, Reason};
 use tokio::time::Instant;
 
@@ -406,13 +405,11 @@ impl OpenStack {
         }
         // Where it is known which one served, another of such a name is another cluster's, be it
         // that the address leads there by now.
-        let recorded = Record::of(intent).map(|it| it.balancer);
-        let noted = recorded.or_else(|| intent.marks.get(LOAD_BALANCER_ID).cloned());
         let candidates = candidates
             .into_iter()
             .filter(|it| would_be_ours(names, cluster, it) && !it.provisioning_status.is_going())
             .filter(|it| !names.of_another_cluster(&it.tags))
-            .filter(|it| noted.as_deref().is_none_or(|id| id == it.id.as_str()))
+            .filter(|it| !was_served_elsewhere(intent, it))
             .filter(|it| !shares(it));
         for row in candidates {
             if self.has_address(names, row, held).await? {
