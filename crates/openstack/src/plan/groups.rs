@@ -9,7 +9,7 @@ use landfall_model::Intent;
 use landfall_model::plan::Plan;
 
 use crate::names::rule_owner;
-use crate::objects::{Id, Port, Rule, SecurityGroup};
+use crate::objects::{Id, MonitorType, Port, Rule, SecurityGroup};
 use crate::observed::{FormerGroup, Goal, GroupView, Observed};
 use crate::requests::RuleRequest;
 use crate::step::{PortGroups, Step};
@@ -272,27 +272,38 @@ fn wanted(intent: &Intent, have: &Observed, view: &GroupView) -> Vec<WantedRule>
         let clients = view.clients.iter().filter(|(key, _)| {
             (key.protocol, key.port.get()) == (listener.transport, listener.port)
         });
+        let transport = listener.transport.as_str().to_lowercase();
+        let clients = clients.flat_map(|(_, sources)| sources);
+        let sources: Vec<&String> = view.sources.iter().chain(clients).collect();
         // Where clients reach members themselves, monitors do, too, from elsewhere.
-        let monitors = view
-            .health_sources
-            .iter()
-            .filter(|_| listener.pool.monitor.is_some());
-        for source in view
-            .sources
-            .iter()
-            .chain(clients.flat_map(|(_, sources)| sources))
-            .chain(monitors)
-        {
-            allow(
-                &listener.transport.as_str().to_lowercase(),
-                member.port,
-                source,
-            );
+        if let Some(monitor) = &listener.pool.monitor {
+            let port = member.monitor_port.unwrap_or(member.port);
+            let protocol = match monitor.kind {
+                MonitorType::UdpConnect => "udp",
+                MonitorType::Sctp => "sctp",
+                _ => "tcp",
+            };
+            let is_open = |from: &String| {
+                (protocol, port) == (transport.as_str(), member.port)
+                    && sources.iter().any(|source| contains(source, from))
+            };
+            for source in view.health_sources.iter().filter(|it| !is_open(it)) {
+                allow(protocol, port, source);
+            }
+        }
+        for source in sources {
+            allow(&transport, member.port, source);
         }
     }
     rules.sort();
     rules.dedup();
     rules
+}
+
+/// Whether all of a prefix is in another one.
+fn contains(wide: &str, narrow: &str) -> bool {
+    let both = wide.parse::<IpNet>().ok().zip(narrow.parse().ok());
+    both.is_some_and(|(wide, narrow): (IpNet, IpNet)| wide.contains(&narrow))
 }
 
 /// Whether a rule names another cluster than ours, as far as ours is known.

@@ -42,7 +42,7 @@ pub fn with_both(rig: &Rig) {
 
 fn with_second(rig: &Rig, name: &str, four: &str, six: &str) {
     let server = &rig.servers[name];
-    rig.sim.add_nic(name, server, six.parse().unwrap(), true);
+    rig.sim.add_port(name, server, six.parse().unwrap());
     let provider_id = format!("openstack:///{server}");
     let row = node(name, four).with(|row| {
         row.provider_id = Some(provider_id.into());

@@ -30,7 +30,7 @@ async fn group(rig: &Rig, name: &str) -> Option<SecurityGroup> {
 }
 
 /// What a group lets in: `tcp 30080 10.0.0.0/24`.
-fn lets_in(group: &SecurityGroup) -> Vec<String> {
+pub fn lets_in(group: &SecurityGroup) -> Vec<String> {
     let rules = group.rules.iter().filter(|it| it.direction == "ingress");
     let mut texts: Vec<String> = rules
         .map(|it| {

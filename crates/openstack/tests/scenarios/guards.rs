@@ -9,6 +9,7 @@ use landfall_testkit::svc;
 use serde_json::json;
 
 use crate::create::web;
+use crate::groups::lets_in;
 use crate::rig::Rig;
 use crate::two_clusters::neighbour;
 use crate::written::refusal;
@@ -275,6 +276,35 @@ async fn g04_on_ovn_monitors_may_ask_node_ports_that_are_open_to_some_clients_on
         .collect();
     sources.sort();
     assert_eq!(sources, ["10.0.0.0/24", "192.0.2.0/24"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g04_on_ovn_monitors_need_no_rule_where_every_client_is_let_in() {
+    for local in [false, true] {
+        let mut rig = Rig::new(&format!("{OVN}\ncreate-monitor=true"));
+        let service = if local { web().local() } else { web() };
+        let health = local.then(|| landfall_testkit::build::number(31000));
+        rig.apply(service.with(|row| row.health_check_node_port = health))
+            .await;
+        let own = group(&rig, "lb-sg-uid-web-default-web").await.unwrap();
+        let mut wanted = vec!["tcp 30080 0.0.0.0/0"];
+        wanted.extend(local.then_some("tcp 31000 10.0.0.0/24"));
+        assert_eq!(lets_in(&own), wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn monitors_may_ask_a_port_of_their_own() {
+    let mut rig = Rig::new("manage-security-groups=true\ncreate-monitor=true");
+    let service = svc("web").named_port("a", 80).node_port(30080);
+    let service = service.annotated("landfall.dev/monitor.a", "http");
+    rig.apply(service.annotated("landfall.dev/monitor-port.a", "8081"))
+        .await;
+    let own = group(&rig, "lb-sg-uid-web-default-web").await.unwrap();
+    assert_eq!(
+        lets_in(&own),
+        ["tcp 30080 10.0.0.0/24", "tcp 8081 10.0.0.0/24"]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -260,6 +260,17 @@ impl Real {
         wait_for(async move { project.node(&name, address).await.unwrap().server_id })
     }
 
+    pub fn add_port(&self, name: &str, server: &str, address: IpAddr) {
+        let body = json!({"port": {
+            "name": name,
+            "network_id": self.project().network_id,
+            "fixed_ips": [{"ip_address": address.to_string()}],
+            "device_id": server,
+            "device_owner": "compute:nova",
+        }});
+        self.done(Simulated::Network, &Method::POST, "/v2.0/ports", &body);
+    }
+
     /// As `Sim::hand`, but what is busy is waited for, before and after.
     pub fn hand(
         &self,

@@ -136,6 +136,17 @@ impl Stage {
         }
     }
 
+    /// A further port of a node's server, with an address of the nodes' network.
+    pub fn add_port(&self, name: &str, server: &str, address: std::net::IpAddr) {
+        match self {
+            Self::Simulated(sim) => {
+                sim.add_nic(name, server, address, true);
+            }
+            #[cfg(feature = "stack")]
+            Self::Real(real) => real.add_port(name, server, address),
+        }
+    }
+
     /// A request of the project's user. Load balancers have settled when it returns.
     pub fn hand(
         &self,
