@@ -73,7 +73,8 @@ impl OpenStack {
                     name: name.to_owned(),
                     secret_refs: made,
                 };
-                self.lists.containers.amend(|all| all.push(container)).await;
+                let containers = &self.lists.containers;
+                containers.put(container, |it| &it.container_ref).await;
                 Ok(())
             }
             // One whose answer was lost may be there: what it holds stays.

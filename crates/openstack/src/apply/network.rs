@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::client::{ApiError, ErrorKind, Tagged};
 use crate::memory::afterwards;
-use crate::objects::{FloatingIp, Id, Port, SecurityGroup};
+use crate::objects::{FloatingIp, Id, Port, Rule, SecurityGroup};
 use crate::provider::OpenStack;
 use crate::read::floating_ips::{FRESH, ago};
 use crate::requests::{FloatingIpRequest, OrNull, RuleRequest};
@@ -41,7 +41,7 @@ impl OpenStack {
         match step {
             Step::CreateFloatingIp { bodies } => {
                 let created = self.create_floating_ip(bodies).await?;
-                self.lists.floating_ips.amend(|all| all.push(created)).await;
+                self.lists.floating_ips.put(created, |it| &it.id).await;
                 Ok(())
             }
             Step::AttachFloatingIp {
@@ -189,7 +189,7 @@ impl OpenStack {
         let made = self.cloud.create_security_group(&body).await;
         let group = made.inspect_err(|_| self.memory().groups_written = Some(afterwards()))?;
         let id = group.id.clone();
-        self.lists.groups.amend(|all| all.push(group)).await;
+        self.lists.groups.put(group, |it| &it.id).await;
         Ok(id)
     }
 
@@ -280,6 +280,8 @@ impl OpenStack {
             Ok(created) => {
                 let add = |all: &mut Vec<SecurityGroup>| {
                     if let Some(group) = all.iter_mut().find(|it| it.id == *group) {
+                        let known = |it: &Rule| created.iter().any(|rule| rule.id == it.id);
+                        group.rules.retain(|it| !known(it));
                         group.rules.extend(created);
                     }
                 };

@@ -73,6 +73,18 @@ impl<T> Listed<T> {
             change(Arc::make_mut(list));
         }
     }
+
+    /// Puts in what a write of ours has made, once: a list that was fetched meanwhile may have it.
+    pub(crate) async fn put<K: PartialEq>(&self, made: T, key: impl Fn(&T) -> &K)
+    where
+        T: Clone,
+    {
+        let put = |all: &mut Vec<T>| {
+            all.retain(|it| key(it) != key(&made));
+            all.push(made);
+        };
+        self.amend(put).await;
+    }
 }
 
 /// Lists of everything in the project.
@@ -122,6 +134,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_made_while_a_list_is_fetched_is_in_it_once() {
+        let list = Listed::<(u8, char)>::default();
+        let fetched = list.since(Instant::now(), async || Ok(vec![(1, 'a'), (2, 'b')]));
+        fetched.await.unwrap();
+        list.put((2, 'c'), |it| &it.0).await;
+        list.put((3, 'd'), |it| &it.0).await;
+        let (_, all) = list.at_hand().await.unwrap();
+        assert_eq!(*all, [(1, 'a'), (2, 'c'), (3, 'd')]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_from_before_another_led_is_asked_for_again() {

@@ -61,7 +61,9 @@ impl<'a> FloatingIpQuery<'a> {
         here.sort_by_key(|it| self.requested != Some(it.floating_ip_address));
         view.attached = here.first().copied().cloned();
         // Another one that is attached here has another owner, unless it is the Service's.
-        let beside = here.into_iter().skip(1);
+        // Pages of a list that changes meanwhile may have one twice.
+        let same = |it: &FloatingIp| view.attached.as_ref().is_some_and(|at| at.id == it.id);
+        let beside = here.into_iter().filter(|it| !same(it));
         let published = |it: &FloatingIp| self.held.contains(&it.floating_ip_address);
         let mut spare: Vec<&FloatingIp> = beside
             .filter(|it| self.is_ours(it) || published(it))
@@ -104,5 +106,30 @@ impl<'a> FloatingIpQuery<'a> {
         let described = it.description == self.description;
         let before = is_before(it.created_at.as_deref(), self.since);
         described && before && !self.held.contains(&it.floating_ip_address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn one_that_a_list_has_twice_is_not_spare_beside_itself() {
+        let row = json!({"id": "f", "floating_ip_address": "192.0.2.7", "port_id": "p",
+            "floating_network_id": "x", "description": "ours"});
+        let floating_ip: FloatingIp = serde_json::from_value(row).unwrap();
+        let port = Id::new("p");
+        let query = FloatingIpQuery {
+            description: "ours",
+            port: Some(&port),
+            requested: Some(floating_ip.floating_ip_address),
+            ..FloatingIpQuery::default()
+        };
+        let all = [floating_ip.clone(), floating_ip];
+        let view = query.among(&all, &HashMap::new());
+        assert_eq!(view.attached.as_ref(), all.first());
+        assert_eq!(view.spare, None);
     }
 }
