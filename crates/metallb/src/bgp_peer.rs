@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use landfall_model::reason::{Code, Reason, annotation_field};
 
 use crate::fields::Fields;
 use crate::selectors::Selectors;
@@ -58,6 +59,17 @@ pub enum Passive {
     Range(IpNet),
 }
 
+/// The routers that a peer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Routers<'a> {
+    /// The one at this address.
+    At(IpAddr),
+    /// The one at the other end of this interface.
+    Behind(&'a str),
+    /// Those of this range.
+    Of(IpNet),
+}
+
 /// The AS of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteAsn {
@@ -107,6 +119,9 @@ const SHORTEST_HOLD: Duration = Duration::from_secs(3);
 const LONGEST: Duration = Duration::from_secs(65_535);
 
 const DEFAULT_PORT: u16 = 179;
+
+/// The first of the addresses that routers at the end of an interface have.
+const LINK_LOCAL: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
 
 /// The annotation by which only the router begins sessions, or all routers of a range.
 pub const PASSIVE: &str = "landfall.dev/passive";
@@ -235,31 +250,81 @@ impl BgpPeer {
         }
     }
 
+    /// Returns which routers it is for. `peerAddress` of a range is any one of them, and a router
+    /// with a peer of its own, or in a narrower range, is not one of the range.
+    fn routers(&self) -> Routers<'_> {
+        match (self.passive, &self.address) {
+            (Some(Passive::Range(range)), _) if range.prefix_len() == range.max_prefix_len() => {
+                Routers::At(range.addr())
+            }
+            (Some(Passive::Range(range)), _) => Routers::Of(range),
+            (_, PeerAddress::Ip(address)) => Routers::At(*address),
+            (_, PeerAddress::Interface(interface)) => Routers::Behind(interface),
+        }
+    }
+
+    /// Returns where it says which routers it is for: the field and its value.
+    fn place(&self) -> (String, String) {
+        let spec = |field: &str, value: String| (format!("spec.{field}"), value);
+        match (self.passive, &self.address) {
+            (Some(Passive::Range(range)), _) => (annotation_field(PASSIVE), range.to_string()),
+            (_, PeerAddress::Ip(address)) => spec("peerAddress", address.to_string()),
+            (_, PeerAddress::Interface(interface)) => spec("interface", interface.clone()),
+        }
+    }
+
     /// Returns why it can't be beside another one on a node that both are for: the field, its value
     /// and the problem.
-    pub(crate) fn clash(&self, name: &str, other: &Self) -> Option<(&'static str, String, String)> {
-        if self.vrf == other.vrf && self.address == other.address {
-            let (field, value) = match &self.address {
-                PeerAddress::Ip(address) => ("peerAddress", address.to_string()),
-                PeerAddress::Interface(interface) => ("interface", interface.clone()),
+    pub(crate) fn clash(&self, name: &str, other: &Self) -> Option<(String, String, String)> {
+        let routers = self.routers();
+        if self.vrf == other.vrf && routers == other.routers() {
+            let (field, value) = self.place();
+            let what = match routers {
+                Routers::Of(_) => "has the same routers",
+                Routers::At(_) | Routers::Behind(_) => "is the same router",
             };
-            let why = format!("{name} is the same router for the same nodes");
-            return Some((field, value, why));
+            return Some((field, value, format!("{name} {what} for the same nodes")));
         }
         if let (Some(one), Some(two)) = (self.router_id, other.router_id)
             && one != two
         {
             let why = format!("{name} has {two}, and a node has one router ID");
-            return Some(("routerID", one.to_string(), why));
+            return Some(("spec.routerID".to_owned(), one.to_string(), why));
         }
         if self.vrf == other.vrf && self.my_asn != other.my_asn {
             let why = format!(
                 "{name} has {}, and a node has one AS in a VRF",
                 other.my_asn
             );
-            return Some(("myASN", self.my_asn.to_string(), why));
+            return Some(("spec.myASN".to_owned(), self.my_asn.to_string(), why));
         }
         None
+    }
+
+    /// Returns why connections that its routers begin are dropped on a node that both are for: it
+    /// has no password, and another one has one for a range around its routers. A kernel has keys
+    /// of narrower prefixes, but no prefix without a key.
+    pub(crate) fn unsigned(&self, name: &str, other: &Self) -> Option<Reason> {
+        let Some(Passive::Range(range)) = other.passive else {
+            return None;
+        };
+        if self.password.is_some() || self.vrf.is_some() || other.password.is_none() {
+            return None;
+        }
+        let is_within = match self.routers() {
+            Routers::At(address) => range.contains(&address),
+            Routers::Of(own) => range != own && range.contains(&own),
+            // Of a link-local range there is none.
+            Routers::Behind(_) => range.contains(&LINK_LOCAL),
+        };
+        let (field, value) = self.place();
+        let message = format!(
+            "connections that its routers begin are dropped: they are in {range} of {name}, and \
+             the kernel asks for the password of that for all connections from the range"
+        );
+        let remedy = format!("write a password here and in the router, or narrow {name}");
+        let reason = Reason::warning(Code::InvalidResource, message).at(field);
+        is_within.then(|| reason.value(value).remedy(remedy))
     }
 }
 

@@ -162,14 +162,23 @@ impl Config {
             beside.find_map(|(key, other)| clash(peer, key, other))
         });
         for (key, peer) in &self.peers {
+            let mut beside = self.peers.iter();
+            let unsigned = beside.find_map(|(other, it)| {
+                let meets = other != key && it.nodes.surely_meet(&peer.nodes);
+                peer.unsigned(other.name(), it).filter(|_| meets)
+            });
+            let object = ObjectName {
+                kind,
+                key: key.clone(),
+            };
+            findings.add(&object, unsigned);
             if let Some(profile) = &peer.bfd_profile
                 && self.bfd_profile(profile).is_none()
             {
                 let message = NO_PROFILE;
                 let remedy = "create it, or correct the name";
                 let reason = refusal("spec.bfdProfile", profile, message, remedy);
-                let key = key.clone();
-                findings.add(&ObjectName { kind, key }, [reason]);
+                findings.add(&object, [reason]);
             }
         }
     }
@@ -294,5 +303,5 @@ fn pool_object(name: &str, row: Option<&PoolRow>) -> ObjectName {
 fn clash(peer: &BgpPeer, key: &ServiceKey, other: &BgpPeer) -> Option<Reason> {
     let (field, value, why) = peer.clash(key.name(), other)?;
     let remedy = "correct one of the two, or give them nodeSelectors that no node meets both of";
-    Some(refusal(&format!("spec.{field}"), value, why, remedy))
+    Some(refusal(&field, value, why, remedy))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_metallb::{CommunityValue, Config};
+use landfall_metallb::{CommunityValue, Config, PASSIVE};
 use landfall_model::reason::Severity;
 use landfall_model::rows::ResourceKind::{
     BfdProfile, BgpAdvertisement, BgpPeer, Community, IpAddressPool, L2Advertisement,
@@ -396,6 +396,131 @@ fn a_peer_that_repeats_or_contradicts_an_older_one_is_refused() {
         let kept = if field.is_some() { 1 } else { 2 };
         assert_eq!(peer_names(&config).len(), kept, "{second}");
     }
+}
+
+/// A peer of routers that begin sessions.
+fn passive_peer(name: &str, created: i64, passive: &str, fields: &Value) -> Arc<ResourceRow> {
+    let mut row = ResourceRow::clone(&aged_peer(name, created, fields));
+    row.annotations = [(PASSIVE.to_owned(), passive.to_owned())].into();
+    Arc::new(row)
+}
+
+#[test]
+fn of_two_peers_with_the_same_routers_the_older_one_stays_and_a_narrower_range_is_another() {
+    let annotation = "metadata.annotations[landfall.dev/passive]";
+    for (address, passive, refused) in [
+        // The same range, whatever router stands for it, and however it is written.
+        ("10.0.0.1", "10.0.0.0/24", Some((annotation, "10.0.0.0/24"))),
+        ("10.0.0.2", "10.0.0.9/24", Some((annotation, "10.0.0.0/24"))),
+        // Within it, or around it.
+        ("10.0.0.1", "10.0.0.0/25", None),
+        ("10.0.0.1", "10.0.0.0/8", None),
+        ("10.0.0.1", "10.0.0.1/32", None),
+        ("10.0.0.1", "true", None),
+        ("10.0.0.1", "false", None),
+    ] {
+        let address = json!({"peerAddress": address});
+        let rows = [
+            passive_peer("a-second", 20, passive, &address),
+            passive_peer("z-first", 10, "10.0.0.0/24", &json!({})),
+        ];
+        let (config, findings) = build(&[], &rows);
+        let reasons = of(&findings, BgpPeer, "a-second").iter();
+        let places = reasons.map(|it| (it.field.as_deref(), it.value.as_deref()));
+        let expected = refused.map(|(field, value)| (Some(field), Some(value)));
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            Vec::from_iter(expected),
+            "{passive}"
+        );
+        assert_eq!(of(&findings, BgpPeer, "z-first"), []);
+        let names: &[&str] = match refused {
+            Some(_) => &["z-first"],
+            None => &["a-second", "z-first"],
+        };
+        assert_eq!(peer_names(&config), names, "{passive}");
+    }
+    // A range of one router is that router.
+    let rows = [
+        passive_peer("a", 10, "10.0.0.1/32", &json!({})),
+        aged_peer("b", 20, &json!({})),
+    ];
+    let (config, _) = build(&[], &rows);
+    assert_eq!(peer_names(&config), ["a"]);
+}
+
+#[test]
+fn a_peer_that_comes_to_have_the_range_of_another_is_refused_or_stays_as_it_was() {
+    let of = |name: &str, range: &str| passive_peer(name, 0, range, &json!({}));
+    let (before, findings) = build(&[], &[of("a", "10.0.0.0/25"), of("b", "10.0.0.0/24")]);
+    assert!(findings.is_empty());
+    let rows = [of("a", "10.0.0.0/24"), of("b", "10.0.0.0/24")];
+    let (config, _) = Config::build(&[], &rows, &before);
+    assert_eq!(config, before);
+}
+
+#[test]
+fn a_peer_without_password_in_a_range_with_one_is_named_with_that_range() {
+    let annotation = "metadata.annotations[landfall.dev/passive]";
+    let elsewhere = json!({"nodeSelectors": [{"matchLabels": {"rack": "1"}}]});
+    for (passive, fields, field) in [
+        ("true", json!({}), Some("spec.peerAddress")),
+        ("false", json!({}), Some("spec.peerAddress")),
+        ("10.0.0.0/25", json!({}), Some(annotation)),
+        ("10.0.0.0/8", json!({}), None),
+        ("true", json!({"password": "own"}), None),
+        ("true", json!({"peerAddress": "10.0.1.1"}), None),
+        ("false", json!({"vrf": "red"}), None),
+        (
+            "true",
+            json!({"peerAddress": null, "interface": "eth0"}),
+            None,
+        ),
+        ("true", elsewhere.clone(), None),
+    ] {
+        let mut range = json!({"passwordSecret": {"name": "key"}});
+        if fields == elsewhere {
+            range["nodeSelectors"] = json!([{"matchLabels": {"zone": "z"}}]);
+        }
+        let rows = [
+            passive_peer("one", 10, passive, &fields),
+            passive_peer("range", 20, "10.0.0.0/24", &range),
+        ];
+        let (config, findings) = build(&[], &rows);
+        assert_eq!(peer_names(&config).len(), 2);
+        assert_eq!(of(&findings, BgpPeer, "range"), []);
+        let reasons = of(&findings, BgpPeer, "one");
+        let fields_of = reasons.iter().map(|it| it.field.as_deref());
+        assert_eq!(
+            fields_of.collect::<Vec<_>>(),
+            Vec::from_iter(field.map(Some)),
+            "{fields}"
+        );
+        for reason in reasons {
+            assert_eq!(reason.severity, Severity::Warning);
+            let names = reason.message.contains("10.0.0.0/24 of range");
+            assert!(names && reason.remedy.contains("password"), "{reason}");
+        }
+    }
+    // A range of all addresses is around those of links, too.
+    let rows = [
+        passive_peer(
+            "one",
+            10,
+            "true",
+            &json!({"peerAddress": null, "interface": "eth0"}),
+        ),
+        passive_peer(
+            "all",
+            20,
+            "::/0",
+            &json!({"peerAddress": "2001:db8::1", "password": "key"}),
+        ),
+    ];
+    let (_, findings) = build(&[], &rows);
+    let reasons = of(&findings, BgpPeer, "one");
+    assert_eq!(reasons.len(), 1);
+    assert_eq!(reasons[0].field.as_deref(), Some("spec.interface"));
 }
 
 #[test]
