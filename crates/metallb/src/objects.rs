@@ -151,7 +151,11 @@ fn accepted<T>(
     let accepted = row.accepted.as_ref()?;
     let mut reasons = Vec::new();
     let mut fields = Fields::of_spec(&accepted.spec, &mut reasons);
-    let value = read(&mut fields, row);
+    let row = ResourceRow {
+        annotations: accepted.annotations.clone(),
+        ..row.clone()
+    };
+    let value = read(&mut fields, &row);
     fields.finish();
     let refused = reasons.iter().any(|it| it.severity == Severity::Error);
     value.filter(|_| !refused)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use landfall_metallb::{CommunityValue, Config, PASSIVE};
+use landfall_metallb::{CommunityValue, Config, PASSIVE, Passive};
 use landfall_model::reason::Severity;
 use landfall_model::rows::ResourceKind::{
     BfdProfile, BgpAdvertisement, BgpPeer, Community, IpAddressPool, L2Advertisement,
@@ -457,6 +457,26 @@ fn a_peer_that_comes_to_have_the_range_of_another_is_refused_or_stays_as_it_was(
     let rows = [of("a", "10.0.0.0/24"), of("b", "10.0.0.0/24")];
     let (config, _) = Config::build(&[], &rows, &before);
     assert_eq!(config, before);
+}
+
+#[test]
+fn at_a_start_a_peer_whose_annotation_is_invalid_is_in_force_with_the_one_on_record() {
+    let range = "10.0.0.0/24";
+    let valid = passive_peer("a", 0, range, &json!({}));
+    let invalid = passive_peer("a", 0, "10.0.0.0/240", &json!({}));
+    let known = ResourceRow {
+        accepted: Some(Arc::new(AcceptedResource {
+            annotations: valid.annotations.clone(),
+            spec: valid.spec.clone(),
+            in_place_of: None,
+        })),
+        ..ResourceRow::clone(&invalid)
+    };
+    let (config, findings) = build(&[], &[Arc::new(known)]);
+    let passive = config.peers().map(|(_, peer)| peer.passive);
+    let range = Passive::Range(range.parse().unwrap());
+    assert_eq!(passive.collect::<Vec<_>>(), [Some(range)]);
+    assert_eq!(of(&findings, BgpPeer, "a").len(), 2);
 }
 
 #[test]
