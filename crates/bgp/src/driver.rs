@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -47,9 +48,20 @@ const CHECK: Duration = Duration::from_mins(1);
 /// range, a slash and its address.
 pub type Statuses = BTreeMap<Arc<str>, Status>;
 
-/// Why connections that routers begin are refused, by the name of the peer as it is configured:
-/// they would not be signed, though there is a password.
-pub type Refusals = BTreeMap<Arc<str>, String>;
+/// Why connections that routers begin are refused, by the name of the peer as it is configured.
+pub type Refusals = BTreeMap<Arc<str>, Refusal>;
+
+/// Why connections that a router begins are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// They would not be signed, though there is a password; why nothing asks for it.
+    Unsigned(String),
+    /// The router has no password, and the kernel drops them: it asks for the password of this
+    /// range, which is around the router. There is no way to exempt one from that.
+    Keyed(IpNet),
+    /// The router alone is to begin sessions, and nothing listens; why.
+    Closed(String),
+}
 
 /// What shall be announced, and to which routers.
 #[derive(Clone, Debug, Default)]

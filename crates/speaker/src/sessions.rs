@@ -311,9 +311,8 @@ impl<R: OwnReport> Task<R> {
                 add(&mut problems, name, unwatched(name, cause));
             }
         }
-        for (name, why) in self.refusals.borrow_and_update().iter() {
-            add(&mut problems, name, wanted::refused(name, why));
-        }
+        let refusals = self.refusals.borrow_and_update().clone();
+        wanted::add_refusals(&mut problems, &self.routing, &refusals);
         let before = std::mem::replace(&mut self.problems, problems);
         for name in before.keys().filter(|it| !self.problems.contains_key(*it)) {
             let peer = configured(name);

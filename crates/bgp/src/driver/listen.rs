@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -12,12 +12,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Neighbor, Wanted, connect};
+use super::{Neighbor, Refusal, Wanted, connect};
 use crate::peer::{Mode, Password, PeerAddress};
 
 /// From one attempt to listen to the next, where another program has the port, and from one to
 /// accept a connection to the next, where none can be.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// The first of the addresses that routers at the end of an interface have.
+const LINK_LOCAL: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
 
 /// Sets the key that a socket asks for from an address, or removes it.
 type SetKey = fn(&TcpListener, &IpNet, Option<&Password>) -> io::Result<()>;
@@ -27,6 +30,8 @@ type SetKey = fn(&TcpListener, &IpNet, Option<&Password>) -> io::Result<()>;
 pub(super) struct Listeners {
     port: Option<u16>,
     sockets: Vec<Open>,
+    /// Why there is no socket of a family though it was attempted again: of IPv6, or of IPv4.
+    closed: BTreeMap<bool, String>,
     /// When it is attempted again to listen, or to set keys; `None`: all is as it is to be.
     retry_at: Option<Instant>,
     set_key: SetKey,
@@ -51,6 +56,7 @@ impl Listeners {
         Self {
             port: None,
             sockets: Vec::new(),
+            closed: BTreeMap::new(),
             retry_at: None,
             set_key,
             wanted: BTreeMap::new(),
@@ -65,6 +71,7 @@ impl Listeners {
         if is_first {
             self.port = wanted.listen;
             self.sockets.clear();
+            self.closed.clear();
             self.retry_at = self.port.map(|_| now);
         }
         let is_due = self.retry_at.is_some_and(|at| at <= now);
@@ -92,10 +99,13 @@ impl Listeners {
                     info!(port, is_ipv6, "accepts BGP connections");
                     let keys = BTreeMap::new();
                     self.sockets.push(Open { socket, keys });
+                    self.closed.remove(&is_ipv6);
                 }
                 Err(error) => {
                     if is_first {
                         warn!(port, is_ipv6, %error, "cannot accept BGP connections yet");
+                    } else {
+                        self.closed.insert(is_ipv6, error.to_string());
                     }
                     self.retry_at = Some(now + AGAIN);
                 }
@@ -136,17 +146,39 @@ impl Listeners {
     }
 
     /// Returns why connections that a router is meant to begin are refused; `None`: they are not.
-    pub fn refusal(&self, neighbor: &Neighbor) -> Option<String> {
+    pub fn refusal(&self, neighbor: &Neighbor) -> Option<Refusal> {
         let _is_listening = self.port?;
-        let _password = neighbor.peer.password.as_ref()?;
-        if let Some((from, _)) = key_of(neighbor) {
-            return self.unset.get(&from).cloned();
+        let peer = &neighbor.peer;
+        if peer.vrf.is_some() {
+            return None;
         }
         // In the other mode this side begins the session, with the password.
-        let is_waiting = neighbor.peer.mode == Mode::Passive;
-        let is_unnumbered = matches!(neighbor.peer.address, PeerAddress::Interface(_));
+        let is_waiting = peer.mode == Mode::Passive;
+        if let Some(why) = self.closed.get(&is_ipv6(&peer.address))
+            && is_waiting
+        {
+            return Some(Refusal::Closed(why.clone()));
+        }
+        if peer.password.is_none() {
+            return self.range_around(&peer.address).map(Refusal::Keyed);
+        }
+        if let Some((from, _)) = key_of(neighbor) {
+            return self.unset.get(&from).cloned().map(Refusal::Unsigned);
+        }
+        let is_unnumbered = matches!(peer.address, PeerAddress::Interface(_));
         let why = "a password is asked for at an address, and only the interface is known";
-        (is_waiting && is_unnumbered).then(|| why.to_owned())
+        (is_waiting && is_unnumbered).then(|| Refusal::Unsigned(why.to_owned()))
+    }
+
+    /// Returns a range around routers for which a key is asked.
+    fn range_around(&self, routers: &PeerAddress) -> Option<IpNet> {
+        let covers = |keyed: &&IpNet| match routers {
+            PeerAddress::Ip(address) => keyed.contains(address),
+            PeerAddress::Range(range) => keyed.contains(range),
+            PeerAddress::Interface(_) => keyed.contains(&LINK_LOCAL),
+        };
+        let mut keyed = self.sockets.iter().flat_map(|it| it.keys.keys());
+        keyed.find(covers).copied()
     }
 
     /// Waits until it is to be attempted again to listen.
@@ -228,6 +260,15 @@ impl Open {
     }
 }
 
+/// Returns of which family connections of routers are.
+const fn is_ipv6(routers: &PeerAddress) -> bool {
+    match routers {
+        PeerAddress::Ip(address) => address.is_ipv6(),
+        PeerAddress::Range(IpNet::V6(_)) | PeerAddress::Interface(_) => true,
+        PeerAddress::Range(IpNet::V4(_)) => false,
+    }
+}
+
 fn key_of(neighbor: &Neighbor) -> Option<(IpNet, Password)> {
     if neighbor.peer.vrf.is_some() {
         // Its connections don't come here, and another router may have the address.
@@ -243,6 +284,7 @@ fn key_of(neighbor: &Neighbor) -> Option<(IpNet, Password)> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -300,6 +342,40 @@ mod tests {
             .await
             .unwrap();
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nothing_listens_that_is_said_of_routers_that_are_to_begin_once_it_lasts() {
+        let other = connect::listen(0, false).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let wanted = Wanted {
+            listen: Some(port),
+            ..Wanted::default()
+        };
+        let of = |address, mode| {
+            let mut neighbor = keyed(address, None);
+            neighbor.peer.mode = mode;
+            neighbor
+        };
+        let waits = of(at("10.0.0.0/24"), Mode::Passive);
+        let begins = of(PeerAddress::Ip([192, 0, 2, 1].into()), Mode::Active);
+        let other_family = of(at("2001:db8::/64"), Mode::Passive);
+        let mut listeners = Listeners::new(set_key);
+        // An earlier speaker may end in a moment.
+        listeners.adjust(&wanted);
+        assert_eq!(listeners.refusal(&waits), None);
+        listeners.retry().await;
+        listeners.adjust(&wanted);
+        let said = listeners.refusal(&waits);
+        assert!(matches!(said, Some(Refusal::Closed(_))), "{said:?}");
+        for it in [&begins, &other_family] {
+            assert_eq!(listeners.refusal(it), None);
+        }
+        drop(other);
+        listeners.retry().await;
+        listeners.adjust(&wanted);
+        assert_eq!(listeners.refusal(&waits), None);
+    }
+
     /// Whether keys of 10.0.0.0/8 can't be set, and whether none can be removed.
     static FULL: AtomicBool = AtomicBool::new(true);
     static STUCK: AtomicBool = AtomicBool::new(false);
@@ -348,7 +424,8 @@ mod tests {
         listeners.adjust(&wanted);
         assert!(!listeners.refuses(&near) && !listeners.refuses(&open));
         assert!(listeners.refuses(&far));
-        assert_eq!(listeners.refusal(&far).as_deref(), Some("no memory"));
+        let no_memory = Refusal::Unsigned("no memory".to_owned());
+        assert_eq!(listeners.refusal(&far), Some(no_memory));
         assert_eq!(listeners.refusal(&near), None);
 
         // It is attempted again by itself.
@@ -375,6 +452,49 @@ mod tests {
         listeners.retry().await;
         listeners.adjust(&wanted);
         assert!(listeners.sockets.iter().all(|it| it.keys.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn a_router_without_password_in_a_range_with_one_is_refused_and_that_is_said() {
+        let ranges = [("172.16.0.0/12", "near"), ("::/0", "far")];
+        let name = |it: &str| Arc::from(it);
+        let ranges = ranges.map(|(range, key)| (name(range), keyed(at(range), Some(key))));
+        let wanted = Wanted {
+            listen: Some(super::super::tests::free_port()),
+            peers: ranges.clone().into(),
+            ..Wanted::default()
+        };
+        let mut listeners = Listeners::new(set_key);
+        let ip = |it: &str| PeerAddress::Ip(it.parse().unwrap());
+        for is_keyed in [false, true] {
+            for (address, range) in [
+                (ip("172.16.0.1"), Some("172.16.0.0/12")),
+                (at("172.16.0.0/24"), Some("172.16.0.0/12")),
+                (PeerAddress::Interface("eth0".into()), Some("::/0")),
+                (ip("192.0.2.1"), None),
+                (at("172.0.0.0/8"), None),
+            ] {
+                // Not before the sockets have the keys.
+                let range = range.filter(|_| is_keyed).map(|it| it.parse().unwrap());
+                let plain = keyed(address.clone(), None);
+                assert_eq!(
+                    listeners.refusal(&plain),
+                    range.map(Refusal::Keyed),
+                    "{address:?}"
+                );
+                let mut far = plain.clone();
+                far.peer.vrf = Some("red".to_owned());
+                assert_eq!(listeners.refusal(&far), None);
+                let PeerAddress::Ip(_) = address else {
+                    continue;
+                };
+                assert_eq!(listeners.refusal(&keyed(address, Some("own"))), None);
+            }
+            for (_, range) in &ranges {
+                assert_eq!(listeners.refusal(range), None);
+            }
+            listeners.adjust(&wanted);
+        }
     }
 
     #[tokio::test]

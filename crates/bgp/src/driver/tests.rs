@@ -75,7 +75,8 @@ async fn a_connection_for_which_no_password_could_be_asked_is_not_taken_and_that
     let stop = CancellationToken::new();
     supervisor.adjust(&stop);
     let refusals = supervisor.refusals.borrow().clone();
-    assert_eq!(refusals, [("keyed".into(), "no memory".to_owned())].into());
+    let no_memory = Refusal::Unsigned("no memory".to_owned());
+    assert_eq!(refusals, [("keyed".into(), no_memory)].into());
     for from in ["10.0.0.7:4000", "10.0.1.7:4000"] {
         let (stream, _) = connection().await;
         supervisor.take(stream, from.parse().unwrap(), &stop);

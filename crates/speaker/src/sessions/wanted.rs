@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use landfall_bfd::packet::authentication::Key;
 use landfall_bfd::table::{Path, Wanted as BfdWanted};
-use landfall_bgp::driver::{Neighbor, Statuses, configured};
+use landfall_bgp::driver::{Neighbor, Refusal, Refusals, Statuses, configured};
 use landfall_bgp::peer::{Mode, Password, Peer, PeerAddress};
 use landfall_bgp::route::Drain;
 use landfall_bgp::status::{State, Status};
@@ -123,14 +123,45 @@ pub(super) fn unheard(routing: &Routing) -> impl Iterator<Item = (Arc<str>, Reas
     })
 }
 
-/// Returns the reason why connections that a router with a password begins are refused.
-pub(super) fn refused(name: &str, why: &str) -> Reason {
-    let message = format!(
-        "BGPPeer {name}: connections that its router begins are refused, because nothing asks for \
-         its password: {why}"
-    );
-    let remedy = "let this node begin the session; or raise net.core.optmem_max where memory \
-                  lacks, and use a kernel with TCP MD5";
+/// Adds why connections that routers begin are refused. A router with which this node begins the
+/// session needs none of them, unless it has no session.
+pub(super) fn add_refusals(
+    problems: &mut BTreeMap<Arc<str>, Reason>,
+    routing: &Routing,
+    refusals: &Refusals,
+) {
+    for (name, refusal) in refusals {
+        let desired = routing.peers.get(name);
+        let is_waiting = desired.is_some_and(|it| it.peer.mode == Mode::Passive);
+        let is_needless = matches!(refusal, Refusal::Keyed(_)) && !is_waiting;
+        if !is_needless || problems.contains_key(name) {
+            add(problems, name, refused(name, refusal));
+        }
+    }
+}
+
+/// Returns the reason why connections that a router begins are refused.
+fn refused(name: &str, refusal: &Refusal) -> Reason {
+    let (why, remedy) = match refusal {
+        Refusal::Unsigned(why) => (
+            format!("refused, because nothing asks for its password: {why}"),
+            "let this node begin the session; or raise net.core.optmem_max where memory lacks, and \
+             use a kernel with TCP MD5",
+        ),
+        Refusal::Keyed(range) => (
+            format!(
+                "dropped: it has no password, and the kernel asks for that of another BGPPeer for \
+                 all connections from {range}"
+            ),
+            "write a password here and in the router, or narrow the range of the other BGPPeer",
+        ),
+        Refusal::Closed(why) => (
+            format!("refused, because this node does not listen: {why}"),
+            "end the other program that has the port, and let the speaker have the capability \
+             NET_BIND_SERVICE",
+        ),
+    };
+    let message = format!("BGPPeer {name}: connections that its router begins are {why}");
     Reason::warning(Code::ListenFailed, message).remedy(remedy)
 }
 
@@ -601,11 +632,48 @@ pub(super) mod tests {
 
     #[test]
     fn a_router_whose_connections_are_refused_is_named_with_the_cause() {
-        let reason = refused("tor", "no memory");
-        for part in ["BGPPeer tor", "password", "no memory"] {
-            assert!(reason.message.contains(part), "{reason}");
+        let keyed = Refusal::Keyed("192.0.2.0/24".parse().unwrap());
+        for (refusal, parts, remedy) in [
+            (
+                Refusal::Unsigned("no memory".to_owned()),
+                ["password", "no memory"],
+                "optmem_max",
+            ),
+            (
+                keyed.clone(),
+                ["no password", "192.0.2.0/24"],
+                "write a password",
+            ),
+            (
+                Refusal::Closed("in use".to_owned()),
+                ["not listen", "in use"],
+                "other program",
+            ),
+        ] {
+            let reason = refused("tor", &refusal);
+            for part in [["BGPPeer tor"].as_slice(), &parts].concat() {
+                assert!(reason.message.contains(part), "{reason}");
+            }
+            assert!(reason.remedy.contains(remedy), "{reason}");
         }
-        assert!(reason.remedy.contains("optmem_max"), "{reason}");
+        // A router with which this node begins the session is named while it has none.
+        let said = |mode, before: Option<Reason>| {
+            let mut desired = tor();
+            desired.peer.mode = mode;
+            let routing = Routing {
+                peers: [("tor".into(), desired)].into(),
+                ..Routing::default()
+            };
+            let before = before.map(|it| (Arc::from("tor"), it));
+            let mut problems: BTreeMap<Arc<str>, Reason> = before.into_iter().collect();
+            let refusals = [("tor".into(), keyed.clone())].into();
+            add_refusals(&mut problems, &routing, &refusals);
+            let said = problems.get("tor").map(|it| it.message.clone());
+            said.is_some_and(|it| it.contains("no password"))
+        };
+        let problem = || problem("tor", &tor(), &failed(SessionError::BfdDown));
+        assert!(said(Mode::Passive, None) && said(Mode::Passive, problem()));
+        assert!(!said(Mode::Active, None) && said(Mode::Active, problem()));
     }
 
     #[test]
