@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ type SetKey = fn(&TcpListener, &IpNet, Option<&Password>) -> io::Result<()>;
 pub(super) struct Listeners {
     port: Option<u16>,
     sockets: Vec<Open>,
+    /// Which of the sockets is asked first: each in turn, so that hosts that begin one connection
+    /// after the other on one of them don't keep the routers of the other waiting.
+    turn: AtomicUsize,
     /// Why there is no socket of a family though it was attempted again: of IPv6, or of IPv4.
     closed: BTreeMap<bool, String>,
     /// When it is attempted again to listen, or to set keys; `None`: all is as it is to be.
@@ -56,6 +60,7 @@ impl Listeners {
         Self {
             port: None,
             sockets: Vec::new(),
+            turn: AtomicUsize::new(0),
             closed: BTreeMap::new(),
             retry_at: None,
             set_key,
@@ -204,8 +209,11 @@ impl Listeners {
 
     async fn accept_next(&self) -> io::Result<(TcpStream, SocketAddr)> {
         poll_fn(|cx| {
-            for open in &self.sockets {
+            let count = self.sockets.len();
+            let first = self.turn.load(Ordering::Relaxed) % count.max(1);
+            for open in self.sockets.iter().cycle().skip(first).take(count) {
                 if let Poll::Ready(accepted) = open.socket.poll_accept(cx) {
+                    self.turn.store(first + 1, Ordering::Relaxed);
                     return Poll::Ready(accepted);
                 }
             }
@@ -286,7 +294,7 @@ fn key_of(neighbor: &Neighbor) -> Option<(IpNet, Password)> {
 mod tests {
     use std::net::Ipv4Addr;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
     use crate::peer::Peer;
@@ -374,6 +382,30 @@ mod tests {
         listeners.retry().await;
         listeners.adjust(&wanted);
         assert_eq!(listeners.refusal(&waits), None);
+    }
+
+    #[tokio::test]
+    async fn connections_of_one_family_do_not_keep_those_of_the_other_waiting() {
+        let sockets = [false, true].map(|is_ipv6| connect::listen(0, is_ipv6).unwrap());
+        let to = sockets.each_ref().map(|it| it.local_addr().unwrap().port());
+        let (many, one) = ((Ipv4Addr::LOCALHOST, to[0]), (Ipv6Addr::LOCALHOST, to[1]));
+        let connect = |to: SocketAddr| std::net::TcpStream::connect(to).unwrap();
+        let mut routers: Vec<_> = (0..8).map(|_| connect(many.into())).collect();
+        routers.push(connect(one.into()));
+        let open = |socket| Open {
+            socket,
+            keys: BTreeMap::new(),
+        };
+        let listeners = Listeners {
+            sockets: sockets.map(open).into(),
+            ..Listeners::new(connect::listen_key)
+        };
+        let mut families = Vec::new();
+        for _ in 0..4 {
+            let (_, from) = listeners.accept_next().await.unwrap();
+            families.push(from.is_ipv6());
+        }
+        assert!(families.contains(&true), "{families:?}");
     }
 
     /// Whether keys of 10.0.0.0/8 can't be set, and whether none can be removed.
