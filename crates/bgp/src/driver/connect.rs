@@ -28,6 +28,9 @@ pub(super) type Connected = Result<(TcpStream, Connection), Failure>;
 /// The most hops, and what GTSM asks for.
 const ALL_HOPS: u8 = 255;
 
+/// Connections that wait to be accepted.
+pub(super) const BACKLOG: i32 = 64;
+
 /// Connects to a router.
 pub(super) async fn connect(peer: Peer) -> Connected {
     let to = find(&peer).await?;
@@ -209,7 +212,7 @@ pub(super) fn listen(port: u16, is_ipv6: bool) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(64)?;
+    socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -256,13 +257,31 @@ impl Open {
         let of_family = wanted
             .iter()
             .filter(|(from, _)| from.addr().is_ipv6() == is_ipv6);
+        let mut is_new = false;
         for (from, key) in of_family {
             if keys.get(from) == Some(key) {
                 continue;
             }
             match set_key(socket, from, Some(key)) {
-                Ok(()) => drop(keys.insert(*from, key.clone())),
+                Ok(()) => {
+                    is_new = true;
+                    keys.insert(*from, key.clone());
+                }
                 Err(error) => drop(unset.insert(*from, error.to_string())),
+            }
+        }
+        if is_new {
+            self.drop_waiting();
+        }
+    }
+
+    /// Drops connections that wait to be accepted: what they sent before a key was asked for is not
+    /// signed, and would be read.
+    fn drop_waiting(&self) {
+        let socket = SockRef::from(&self.socket);
+        for _ in 0..=connect::BACKLOG {
+            if socket.accept().is_err() {
+                break;
             }
         }
     }
@@ -304,7 +323,7 @@ mod tests {
     async fn a_socket_that_gives_no_connection_is_asked_again_after_a_while_and_not_at_once() {
         let socket = connect::listen(0, false).unwrap();
         // From now on it is always ready, and always fails.
-        socket2::SockRef::from(&socket)
+        SockRef::from(&socket)
             .shutdown(std::net::Shutdown::Both)
             .unwrap();
         let listeners = Listeners {
@@ -527,6 +546,29 @@ mod tests {
             }
             listeners.adjust(&wanted);
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_waits_since_before_its_key_was_asked_for_is_not_taken() {
+        let port = super::super::tests::free_port();
+        let mut wanted = Wanted {
+            listen: Some(port),
+            ..Wanted::default()
+        };
+        let mut listeners = Listeners::new(connect::listen_key);
+        listeners.adjust(&wanted);
+        let own = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let to = SocketAddr::new(own, port);
+        let mut plain = std::net::TcpStream::connect(to).unwrap();
+        std::io::Write::write_all(&mut plain, b"not signed").unwrap();
+        let router = keyed(PeerAddress::Ip(own), Some("secret"));
+        wanted.peers.insert("tor".into(), router);
+        listeners.adjust(&wanted);
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        landfall_sys::bgp::set_md5_key(&socket, own, b"secret").unwrap();
+        let signed = socket.connect(to).await.unwrap();
+        let (_, from) = listeners.accept_next().await.unwrap();
+        assert_eq!(from, signed.local_addr().unwrap());
     }
 
     #[tokio::test]
