@@ -295,9 +295,9 @@ impl Supervisor {
         self.tasks.get_mut(name)
     }
 
-    /// Makes room for another router of a range: without a session, the one goes that was there the
-    /// longest time ago. Others may be about to have one, however many connect. Returns whether
-    /// there is room.
+    /// Makes room for another router of a range: the one goes that is the farthest from a session,
+    /// and of several the one that was there the longest time ago. Others may be about to have one,
+    /// however many connect. Returns whether there is room.
     fn make_room(&mut self, range: &str) -> bool {
         let all = self.tasks.iter();
         let of_it = all.filter(|(name, _)| routers::configured(name) == range);
@@ -306,7 +306,11 @@ impl Supervisor {
         }
         let statuses = self.statuses.borrow().clone();
         let idle = of_it.filter(|(name, _)| !is_up(&statuses, name));
-        let oldest = idle.min_by_key(|(_, running)| running.seen);
+        let oldest = idle.min_by_key(|(name, running)| {
+            // One that was begun just now shows nothing yet, and has a connection.
+            let state = statuses.get(&**name).map_or(State::OpenSent, |it| it.state);
+            (state, running.seen)
+        });
         let oldest = oldest.map(|(name, _)| Arc::clone(name));
         let gone = oldest.and_then(|name| self.tasks.remove(&name));
         gone.is_some_and(|running| {

@@ -192,6 +192,34 @@ async fn a_range_that_is_full_forgets_the_router_that_was_there_the_longest_time
 
 #[tokio::test]
 async fn a_range_full_of_sessions_takes_no_other_router() {
+#[tokio::test(start_paused = true)]
+async fn a_range_that_is_full_forgets_the_router_that_is_the_farthest_from_a_session() {
+    let (mut supervisor, stop) = ranged();
+    for number in 0..ROUTERS {
+        add(&mut supervisor, number);
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    // What the last ones show is not there yet.
+    for (number, state) in [
+        (0, State::OpenConfirm),
+        (1, State::OpenSent),
+        (2, State::OpenSent),
+        (ROUTERS - 2, State::Active),
+    ] {
+        show(&supervisor, number, state, 0);
+    }
+    let mut held = Vec::new();
+    for (gone, new) in [(ROUTERS - 2, ROUTERS), (1, ROUTERS + 1), (2, ROUTERS + 2)] {
+        held.push(connect(&mut supervisor, new, &stop).await);
+        let names = names(&supervisor);
+        assert!(!names.contains(&&*name(gone)), "{gone}");
+        assert_eq!(names.len(), ROUTERS);
+    }
+    for number in [0, 3, ROUTERS - 1, ROUTERS, ROUTERS + 1, ROUTERS + 2] {
+        assert!(names(&supervisor).contains(&&*name(number)), "{number}");
+    }
+}
+
     let (mut supervisor, stop) = ranged();
     for number in 0..ROUTERS {
         add(&mut supervisor, number);
