@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,6 +36,10 @@ const INCOMING: usize = 4;
 
 /// Routers of a range at most.
 const ROUTERS: usize = 64;
+
+/// Connections at most that live on so that their last message arrives. One more ends at once: its
+/// router has the message, unless the node is slow or the way is lossy.
+const CLOSINGS: usize = 256;
 
 /// For how long a router of a range is known that has no session, and does not attempt to begin
 /// one: long enough for alerts and for those that search for it.
@@ -107,6 +111,7 @@ struct Supervisor {
     /// When routers are to be forgotten next.
     check_at: Instant,
     listeners: Listeners,
+    closings: Arc<Semaphore>,
     tracker: TaskTracker,
 }
 
@@ -141,6 +146,7 @@ impl Speaker {
             tasks: BTreeMap::new(),
             check_at: Instant::now() + CHECK,
             listeners: Listeners::new(connect::listen_key),
+            closings: Arc::new(Semaphore::new(CLOSINGS)),
             tracker: tracker.clone(),
         };
         tracker.spawn(supervisor.run(stop));
@@ -349,6 +355,7 @@ impl Supervisor {
             neighbor: neighbor_there,
             commands: commands_there,
             incoming: incoming_there,
+            closings: Arc::clone(&self.closings),
             removed: CancellationToken::new(),
         };
         let removed = inputs.removed.clone();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use landfall_sys::interfaces;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, info, warn};
@@ -46,6 +46,8 @@ pub(super) struct Inputs {
     pub neighbor: watch::Receiver<(Neighbor, Drain)>,
     pub commands: mpsc::Receiver<Command>,
     pub incoming: mpsc::Receiver<TcpStream>,
+    /// How many more connections of all routers may live on for their last message.
+    pub closings: Arc<Semaphore>,
     /// The router is no longer configured.
     pub removed: CancellationToken,
 }
@@ -285,8 +287,16 @@ impl Task {
             Action::Close(id, last) => {
                 if let Some(place) = self.wires.iter().position(|wire| wire.id == id) {
                     let wire = self.wires.swap_remove(place);
-                    if let Some(last) = last {
-                        self.tracker.spawn(wire.close(last));
+                    let permit = Arc::clone(&self.inputs.closings).try_acquire_owned();
+                    match (last, permit) {
+                        (Some(last), Ok(permit)) => {
+                            self.tracker.spawn(async move {
+                                wire.close(last).await;
+                                drop(permit);
+                            });
+                        }
+                        (Some(last), Err(_none_left)) => wire.close_at_once(&last),
+                        (None, _) => {}
                     }
                 }
             }
@@ -375,6 +385,16 @@ impl Wire {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// Writes the last message, after what was begun, as far as there is room, and ends the
+    /// connection.
+    fn close_at_once(mut self, last: &[u8]) {
+        let mut rest = self.outgoing.split_off(self.written);
+        rest.extend_from_slice(last);
+        if let Err(error) = self.stream.try_write(&rest) {
+            debug!(%error, "the last message was not sent");
         }
     }
 

@@ -2,6 +2,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use ipnet::IpNet;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -28,6 +29,7 @@ fn supervisor(wanted: Wanted, listeners: Listeners) -> Supervisor {
         tasks: BTreeMap::new(),
         check_at: Instant::now(),
         listeners,
+        closings: Arc::new(Semaphore::new(CLOSINGS)),
         tracker: TaskTracker::new(),
     }
 }
@@ -190,8 +192,6 @@ async fn a_range_that_is_full_forgets_the_router_that_was_there_the_longest_time
     }
 }
 
-#[tokio::test]
-async fn a_range_full_of_sessions_takes_no_other_router() {
 #[tokio::test(start_paused = true)]
 async fn a_range_that_is_full_forgets_the_router_that_is_the_farthest_from_a_session() {
     let (mut supervisor, stop) = ranged();
@@ -220,6 +220,26 @@ async fn a_range_that_is_full_forgets_the_router_that_is_the_farthest_from_a_ses
     }
 }
 
+#[tokio::test]
+async fn few_connections_live_on_for_their_last_message_and_the_others_have_it_too() {
+    let (mut supervisor, stop) = ranged();
+    supervisor.closings = Arc::new(Semaphore::new(2));
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut router = connect(&mut supervisor, 1, &stop).await;
+        // No message begins so, and the router does not end the connection.
+        router.write_all(&[0; 19]).await.unwrap();
+        let mut received = Vec::new();
+        router.read_to_end(&mut received).await.unwrap();
+        assert!(received.ends_with(&[3, 1, 1]), "{received:?}");
+        held.push(router);
+    }
+    // With the task of the router.
+    assert!(supervisor.tracker.len() <= 1 + 2);
+}
+
+#[tokio::test]
+async fn a_range_full_of_sessions_takes_no_other_router() {
     let (mut supervisor, stop) = ranged();
     for number in 0..ROUTERS {
         add(&mut supervisor, number);
