@@ -95,6 +95,13 @@ impl Link {
         matches!(&self.phase, Phase::Established(it) if it.agreed.keeps_routes)
     }
 
+    /// Returns whether a router that begins another connection has lost this one, as one that
+    /// restarts gracefully has (RFC 4724, 4.2). Without a hold time nothing else ends a session
+    /// whose router lost its power, and it would be refused for ever.
+    pub fn gives_way(&self) -> bool {
+        self.keeps_routes() || (self.is_established() && self.hold.is_zero())
+    }
+
     pub fn next_hops(&self) -> NextHops {
         self.connection.next_hops
     }

@@ -181,13 +181,10 @@ impl Session {
     fn survives(&mut self, place: usize, open: &Open, side: Side, now: Instant) -> bool {
         let collision = Notification::cease(cease::COLLISION, "");
         if let Some(old) = self.established() {
-            let keeps = self.links.get(old).is_some_and(Link::keeps_routes);
-            if !keeps {
+            if !self.links.get(old).is_some_and(Link::gives_way) {
                 self.drop_link(place, Some(&collision), None, now);
                 return false;
             }
-            // A router that restarts gracefully connects again without an end of the old
-            // connection (RFC 4724, 4.2).
             let error = SessionError::Closed { open_sent: false };
             self.drop_link(old, None, Some(error), now);
             return true;

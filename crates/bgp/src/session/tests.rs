@@ -605,6 +605,25 @@ fn a_router_that_restarts_gracefully_replaces_its_old_connection() {
 }
 
 #[test]
+fn without_a_hold_time_a_router_that_is_back_replaces_its_old_connection() {
+    for hold in [0, 90] {
+        let offer = Offer { hold, ..router() };
+        let (mut bench, old) = established(peer(), &offer);
+        let new = bench.accept();
+        // A host that connects and says nothing ends no session.
+        assert!(bench.session.has(old));
+        bench.receive(new, &offer.write());
+        let is_replaced = hold == 0;
+        assert_eq!(bench.session.has(new), is_replaced, "{hold}");
+        assert_eq!(bench.session.has(old), !is_replaced, "{hold}");
+        if is_replaced {
+            bench.receive(new, &wire::keepalive());
+        }
+        assert_eq!(bench.state(), State::Established, "{hold}");
+    }
+}
+
+#[test]
 fn only_a_first_session_says_that_this_process_restarted() {
     let graceful = Peer {
         graceful_restart: Some(Duration::from_secs(120)),
