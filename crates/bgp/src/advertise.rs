@@ -52,6 +52,8 @@ pub(crate) struct Advertiser {
     announce: BTreeMap<Group, BTreeSet<IpNet>>,
     /// Families whose End-of-RIB marker is still to be sent.
     end_of_rib: Families,
+    /// Families that the router asked for again since it was sent something last.
+    asked: Families,
     /// What cannot be sent.
     unsent: BTreeMap<IpNet, Obstacle>,
 }
@@ -84,6 +86,7 @@ impl Advertiser {
             withdraw: BTreeSet::new(),
             announce: BTreeMap::new(),
             end_of_rib: terms.families,
+            asked: Families::default(),
             unsent: BTreeMap::new(),
         };
         new.plan();
@@ -116,8 +119,17 @@ impl Advertiser {
         }
     }
 
-    /// Sends all of a family again (RFC 2918).
+    /// Sends all of a family again (RFC 2918). A router may ask thousands of times in what is read
+    /// at once, so nothing is worked out where all that it was sent is planned again already.
     pub fn repeat(&mut self, ipv4: bool) {
+        let asked = if ipv4 {
+            &mut self.asked.ipv4
+        } else {
+            &mut self.asked.ipv6
+        };
+        if std::mem::replace(asked, true) {
+            return;
+        }
         for (_, sent) in self.sent.iter_mut().filter(|(_, it)| it.group.ipv4 == ipv4) {
             sent.again = true;
         }
@@ -145,6 +157,7 @@ impl Advertiser {
 
     /// Returns the next message, and takes it as sent.
     pub fn next(&mut self) -> Option<Vec<u8>> {
+        self.asked = Families::default();
         self.next_withdrawal()
             .or_else(|| self.next_announcement())
             .or_else(|| self.next_end_of_rib())

@@ -431,3 +431,35 @@ proptest! {
         prop_assert_eq!(advertiser.next(), None);
     }
 }
+
+#[test]
+fn a_router_that_asks_for_all_again_and_again_costs_no_more_than_once() {
+    let attributes = Arc::new(Attributes::default());
+    let address = |number: u32| Ipv4Addr::from_bits(0x0a00_0000 + number);
+    let prefix = |number| IpNet::new_assert(address(number).into(), 32);
+    let all = (0..3_000).map(|number| (prefix(number), Arc::clone(&attributes)));
+    let mut advertiser = Advertiser::new(terms(), Arc::new(all.collect()), false);
+    let mut router = Router::default();
+    router.take_all(&mut advertiser);
+    let of_all = router.messages - router.markers;
+    let began = std::time::Instant::now();
+    advertiser.repeat(true);
+    let once = began.elapsed();
+    let began = std::time::Instant::now();
+    for _ in 0..3_000 {
+        advertiser.repeat(true);
+        advertiser.repeat(false);
+    }
+    assert!(began.elapsed() < once * 300, "{once:?}");
+    let mut again = Router::default();
+    again.take_all(&mut advertiser);
+    assert_eq!((again.messages, again.table.len()), (of_all, 3_000));
+    // What it was sent after it asked is sent again where it asks after that.
+    advertiser.repeat(true);
+    let first = advertiser.next().unwrap();
+    advertiser.repeat(true);
+    let mut again = Router::default();
+    again.take_all(&mut advertiser);
+    assert_eq!((again.messages, again.table.len()), (of_all, 3_000));
+    drop(first);
+}
