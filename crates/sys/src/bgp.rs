@@ -148,6 +148,27 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_an_address_counts_more_than_one_of_a_range_from_which_nothing_is_exempt() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let from = |last: u8, key: &[u8]| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            let own = SocketAddr::from(([127, 0, 0, last], 0));
+            socket.bind(&own.into()).unwrap();
+            set_md5_key(&socket, to.ip(), key).unwrap();
+            let limit = Duration::from_millis(300);
+            socket.connect_timeout(&to.into(), limit).is_ok()
+        };
+        set_md5_key_of_prefix(&listener, ([127, 0, 0, 0].into(), 8), b"range").unwrap();
+        set_md5_key(&listener, [127, 0, 0, 2].into(), b"own").unwrap();
+        assert!(from(2, b"own") && !from(2, b"range") && !from(2, b""));
+        assert!(from(3, b"range") && !from(3, b""));
+        // Without a key of its own it is one of the range again.
+        set_md5_key(&listener, [127, 0, 0, 2].into(), b"").unwrap();
+        assert!(from(2, b"range") && !from(2, b""));
+    }
+
+    #[test]
     fn a_key_that_is_too_long_is_refused_and_none_can_be_removed_twice() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         let peer = IpAddr::from([127, 0, 0, 1]);
