@@ -112,7 +112,7 @@ pub async fn reach(
         }
     }
     let Some(tls) = tls else {
-        return Ok(MemberStream::Plain(stream));
+        return Ok(MemberStream::plain(stream));
     };
     let handshake = Box::pin(tls.connect(stream, inside));
     match timeout_at(deadline, handshake).await {

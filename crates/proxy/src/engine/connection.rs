@@ -388,14 +388,15 @@ impl Connection {
             member_socket.set_nodelay();
         }
         let (buffer, pipes, budget) = (&mut *tools.buffer, &mut tools.pipes, tools.budget);
+        let lost = [self.inward.lost, self.outward.lost];
         let inward = self
             .inward
             .pump(&self.client, &member_socket.stream, buffer, pipes, budget);
+        // Before the member is read: behind a reset that a write met, that finds a false end.
+        let inward = self.inward.outlive(inward, &self.outward, pipes);
         let outward = self
             .outward
             .pump(&member_socket.stream, &self.client, buffer, pipes, budget);
-        let lost = [self.inward.lost, self.outward.lost];
-        let inward = self.inward.outlive(inward, &self.outward, pipes);
         let outward = self.outward.outlive(outward, &self.inward, pipes);
         let passed = [
             self.inward.moved - before[0],

@@ -389,7 +389,7 @@ mod tests {
         for _ in 0..8 {
             front.keep(
                 member,
-                MemberStream::Plain(TcpStream::connect(member).await.unwrap()),
+                MemberStream::plain(TcpStream::connect(member).await.unwrap()),
             );
             far.push(server.accept().await.unwrap());
         }

@@ -182,10 +182,7 @@ mod tests {
     use super::*;
 
     fn plain(stream: &MemberStream) -> &TcpStream {
-        match stream {
-            MemberStream::Plain(stream) => stream,
-            MemberStream::Secured(_) => panic!("a connection without TLS"),
-        }
+        stream.socket()
     }
 
     async fn pair() -> (MemberStream, TcpStream, SocketAddr) {
@@ -193,7 +190,7 @@ mod tests {
         let member = listener.local_addr().unwrap();
         let near = TcpStream::connect(member).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
-        (MemberStream::Plain(near), far, member)
+        (MemberStream::plain(near), far, member)
     }
 
     #[tokio::test]

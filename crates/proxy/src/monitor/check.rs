@@ -106,7 +106,7 @@ pub async fn check(
             Check::Http { .. } | Check::Tcp | Check::UdpConnect => Inside::Http1,
         };
         let mut stream = match &question.tls {
-            None => MemberStream::Plain(stream),
+            None => MemberStream::plain(stream),
             Some(tls) => tls.secure(stream, inside).await?,
         };
         let host = || question.host.clone().unwrap_or_else(|| member.to_string());

@@ -17,10 +17,7 @@ const STATUSES: [&str; 4] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNO
 
 /// Asks how a service, or the whole server where the name is empty, is.
 pub(super) async fn ask(stream: MemberStream, service: &str, host: &str) -> Result<Sign, Failure> {
-    let scheme = match &stream {
-        MemberStream::Plain(_) => "http",
-        MemberStream::Secured(_) => "https",
-    };
+    let scheme = if stream.is_secured() { "https" } else { "http" };
     let request = http::Request::post(format!("{scheme}://{host}/grpc.health.v1.Health/Check"))
         .header(http::header::CONTENT_TYPE, "application/grpc")
         .header(http::header::TE, "trailers")

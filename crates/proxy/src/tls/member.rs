@@ -45,7 +45,15 @@ pub enum Inside {
 
 /// A connection to a member, plain or over TLS.
 #[derive(Debug)]
-pub enum MemberStream {
+pub struct MemberStream {
+    transport: Transport,
+    /// A write met a failure, of which the kernel speaks once: behind it, a read finds what looks
+    /// like an end in order.
+    broken: bool,
+}
+
+#[derive(Debug)]
+enum Transport {
     /// Without TLS.
     Plain(TcpStream),
     /// With TLS.
@@ -54,7 +62,7 @@ pub enum MemberStream {
 
 /// A connection over TLS, and what it was verified by.
 #[derive(Debug)]
-pub struct Secured {
+struct Secured {
     stream: TlsStream<TcpStream>,
     by: Arc<TowardMembers>,
 }
@@ -173,10 +181,10 @@ impl TowardMembers {
                 "TLS: the member does not accept HTTP/2",
             ));
         }
-        Ok(MemberStream::Secured(Box::new(Secured {
+        Ok(MemberStream::over(Transport::Secured(Box::new(Secured {
             stream,
             by: self.clone(),
-        })))
+        }))))
     }
 }
 
@@ -218,12 +226,29 @@ fn roots(authorities: &Certificate) -> Result<RootCertStore, CertificateError> {
 // === impl MemberStream ===
 
 impl MemberStream {
+    /// A connection without TLS.
+    pub fn plain(stream: TcpStream) -> Self {
+        Self::over(Transport::Plain(stream))
+    }
+
+    fn over(transport: Transport) -> Self {
+        Self {
+            transport,
+            broken: false,
+        }
+    }
+
+    /// Whether there is TLS.
+    pub fn is_secured(&self) -> bool {
+        matches!(self.transport, Transport::Secured(_))
+    }
+
     /// Whether it was made as connections are to be made now.
     pub fn is_by(&self, by: Option<&Arc<TowardMembers>>) -> bool {
-        match (self, by) {
-            (Self::Plain(_), None) => true,
-            (Self::Secured(secured), Some(by)) => Arc::ptr_eq(&secured.by, by),
-            (Self::Plain(_), Some(_)) | (Self::Secured(_), None) => false,
+        match (&self.transport, by) {
+            (Transport::Plain(_), None) => true,
+            (Transport::Secured(secured), Some(by)) => Arc::ptr_eq(&secured.by, by),
+            (Transport::Plain(_), Some(_)) | (Transport::Secured(_), None) => false,
         }
     }
 
@@ -237,23 +262,31 @@ impl MemberStream {
         stream::unacknowledged(self.socket())
     }
 
-    fn socket(&self) -> &TcpStream {
-        match self {
-            Self::Plain(stream) => stream,
-            Self::Secured(secured) => secured.stream.get_ref().0,
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match &self.transport {
+            Transport::Plain(stream) => stream,
+            Transport::Secured(secured) => secured.stream.get_ref().0,
         }
+    }
+
+    /// Notes a failure to write. One with EPIPE follows an end that was in order.
+    fn note<T>(&mut self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &polled {
+            self.broken |= error.kind() != io::ErrorKind::BrokenPipe;
+        }
+        polled
     }
 
     /// Whether the connection is open and the member has said nothing on it that matters, as far as
     /// the runtime knew when it last waited for events. It costs no system call as long as
     /// nothing happens.
     pub fn seems_quiet(&mut self) -> bool {
-        match self {
-            Self::Plain(stream) => {
+        match &mut self.transport {
+            Transport::Plain(stream) => {
                 let read = stream.try_read(&mut [0]);
                 read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
             }
-            Self::Secured(secured) => {
+            Transport::Secured(secured) => {
                 // Session tickets come at any time, and are taken in by this.
                 let mut context = Context::from_waker(Waker::noop());
                 let mut byte = [0];
@@ -268,7 +301,7 @@ impl MemberStream {
     /// Whether the connection is open and the member has said nothing on it that matters, as the
     /// kernel knows it.
     pub fn is_quiet(&mut self) -> bool {
-        if matches!(self, Self::Secured(_)) && !self.seems_quiet() {
+        if self.is_secured() && !self.seems_quiet() {
             return false;
         }
         let peeked = SockRef::from(self.socket()).peek(&mut [MaybeUninit::uninit()]);
@@ -282,10 +315,20 @@ impl AsyncRead for MemberStream {
         context: &mut Context<'_>,
         room: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, room),
-            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_read(context, room),
+        let before = room.filled().len();
+        let polled = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_read(context, room),
+            Transport::Secured(secured) => Pin::new(&mut secured.stream).poll_read(context, room),
+        };
+        let ends = match &polled {
+            Poll::Ready(Ok(())) => room.filled().len() == before && room.remaining() > 0,
+            Poll::Ready(Err(error)) => error.kind() == io::ErrorKind::UnexpectedEof,
+            Poll::Pending => false,
+        };
+        if ends && self.broken {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
+        polled
     }
 }
 
@@ -295,10 +338,11 @@ impl AsyncWrite for MemberStream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_write(context, bytes),
-        }
+        let polled = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Transport::Secured(secured) => Pin::new(&mut secured.stream).poll_write(context, bytes),
+        };
+        self.note(polled)
     }
 
     fn poll_write_vectored(
@@ -306,33 +350,36 @@ impl AsyncWrite for MemberStream {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
-            Self::Secured(secured) => {
+        let polled = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+            Transport::Secured(secured) => {
                 Pin::new(&mut secured.stream).poll_write_vectored(context, parts)
             }
-        }
+        };
+        self.note(polled)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(stream) => stream.is_write_vectored(),
-            Self::Secured(secured) => secured.stream.is_write_vectored(),
+        match &self.transport {
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Secured(secured) => secured.stream.is_write_vectored(),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_flush(context),
-        }
+        let polled = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Transport::Secured(secured) => Pin::new(&mut secured.stream).poll_flush(context),
+        };
+        self.note(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Secured(secured) => Pin::new(&mut secured.stream).poll_shutdown(context),
-        }
+        let polled = match &mut self.transport {
+            Transport::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Transport::Secured(secured) => Pin::new(&mut secured.stream).poll_shutdown(context),
+        };
+        self.note(polled)
     }
 }
 
@@ -409,16 +456,41 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_reset_that_a_write_met_is_no_end_in_order() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        for ends_first in [false, true] {
+            let mut stream = MemberStream::plain(TcpStream::connect(address).await.unwrap());
+            let (mut member, _) = listener.accept().unwrap();
+            member.write_all(b"a part").unwrap();
+            if ends_first {
+                member.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            SockRef::from(&member)
+                .set_linger(Some(std::time::Duration::ZERO))
+                .unwrap();
+            drop(member);
+            stream.write_all(b"x").await.unwrap_err();
+            let mut read = Vec::new();
+            let whole = stream.read_to_end(&mut read).await;
+            assert_eq!(
+                (whole.is_ok(), read.as_slice()),
+                (ends_first, &b"a part"[..])
+            );
+        }
+    }
 
     #[tokio::test]
     async fn what_a_member_said_just_now_is_noticed_though_the_runtime_does_not_know() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         for leaves in [false, true] {
-            let mut stream = MemberStream::Plain(TcpStream::connect(address).await.unwrap());
+            let mut stream = MemberStream::plain(TcpStream::connect(address).await.unwrap());
             let (mut member, _) = listener.accept().unwrap();
             member.write_all(b"answer").unwrap();
             let mut room = [0; 64];

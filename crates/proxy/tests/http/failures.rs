@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use landfall_proxy::counters::Refusal;
 
+use crate::scene::http2::{self, Http2Client};
 use crate::scene::member::Puppet;
 use crate::scene::{Client, Scene, Server, closed_address, until};
 
@@ -374,4 +375,56 @@ async fn a_client_that_asks_again_before_it_is_answered_has_not_left() {
             .await;
         assert_eq!(client.response().await.text(), "ok");
     }
+}
+
+#[tokio::test]
+async fn a_response_until_the_end_that_is_reset_under_an_upload_does_not_look_whole() {
+    for over_http2 in [false, true] {
+        let mut member = Puppet::start().await;
+        let scene = Scene::start(&[member.address]).await;
+        let half = "HTTP/1.1 200 OK\r\n\r\nhalf";
+        // Bytes wait on the proxy, so that a write meets the reset and not a read.
+        let flood = vec![b'x'; 64 << 20];
+        if over_http2 {
+            let client = Http2Client::connect(scene.address).await;
+            let asks = client.begin(http2::post("/", http2::text(flood)));
+            let breaks = async {
+                let mut served = member.accept().await;
+                served.line().await;
+                until_quiet(|| scene.state.counters().totals().bytes_in).await;
+                served.send(half).await;
+                served
+            };
+            let (response, mut served) = tokio::join!(asks, breaks);
+            served.stream().set_zero_linger().unwrap();
+            drop(served);
+            assert!(http2::whole(response.unwrap()).await.is_err());
+        } else {
+            let mut client = scene.client().await;
+            client
+                .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n")
+                .await;
+            let mut served = member.accept().await;
+            served.line().await;
+            until_quiet(|| client.stream().try_write(&flood).unwrap_or(0)).await;
+            served.send(half).await;
+            assert_eq!(client.head().await.status, 200);
+            served.stream().set_zero_linger().unwrap();
+            drop(served);
+            assert!(client.is_reset().await, "the response looks whole");
+        }
+    }
+}
+
+/// Waits until a count has been the same for a while.
+async fn until_quiet<T: PartialEq + Copy>(mut count: impl FnMut() -> T) {
+    let mut last = (count(), std::time::Instant::now());
+    until("nothing more is taken", || {
+        let now = count();
+        if now != last.0 {
+            last = (now, std::time::Instant::now());
+        }
+        last.1.elapsed() > std::time::Duration::from_millis(200)
+    })
+    .await;
 }

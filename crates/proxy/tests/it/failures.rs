@@ -1,6 +1,6 @@
 //! Members that cannot be reached, and connections that break.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_model::listener::{Check, Monitor};
 use landfall_proxy::Health;
@@ -181,4 +181,29 @@ async fn streams_that_break_are_counted_by_the_side_that_broke_them() {
         until("counted", || scene.totals().broken[how as usize] == 1).await;
     }
     assert_eq!(scene.totals().broken.iter().sum::<u64>(), 2);
+}
+
+#[tokio::test]
+async fn a_member_that_resets_an_upload_has_not_ended_in_order() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp(&[listener.local_addr().unwrap()]).await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    // Bytes wait on the proxy, so that a write meets the reset and not a read.
+    let (block, mut wrote) = (vec![b'x'; 1 << 20], Instant::now());
+    until("nothing more is taken", || {
+        if client.try_write(&block).is_ok() {
+            wrote = Instant::now();
+        }
+        wrote.elapsed() > Duration::from_millis(200)
+    })
+    .await;
+    member.write_all(b"half").await.unwrap();
+    in_time(client.read_exact(&mut [0; 4])).await.unwrap();
+    member.set_zero_linger().unwrap();
+    drop(member);
+    until("counted", || scene.totals().broken.iter().sum::<u64>() == 1).await;
+    assert_eq!(scene.totals().broken[Break::MemberReset as usize], 1);
+    assert!(!ended(&mut client).await, "the answer looks whole");
+    until("given back", || scene.status().open == 0).await;
 }
