@@ -136,8 +136,7 @@ async fn carry<C: ClientStream>(
         }
         while timer.as_mut().poll(cx).is_ready() {
             if deadline <= now {
-                let broken = !inward.closed && !inward.lost && !outward.lost;
-                return Poll::Ready((broken, access_log::TIMEOUT));
+                return Poll::Ready((!inward.closed, access_log::TIMEOUT));
             }
             timer.as_mut().reset(deadline);
         }

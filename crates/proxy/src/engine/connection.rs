@@ -327,13 +327,14 @@ impl Connection {
         self.note_end(end);
         self.inward.give_up(&mut tools.pipes);
         self.outward.give_up(&mut tools.pipes);
-        let is_broken = match end {
+        // A side that has its end gets what is still on its way to it.
+        let is_short = |direction: &Direction| match end {
             End::Agreed | End::Deserted => false,
             End::Broken => true,
-            // One that has its end gets what is still on its way to it.
-            End::Closed => self.phase == Phase::Open && !self.outward.closed,
+            End::Closed => self.phase == Phase::Open && !direction.closed,
         };
-        if is_broken {
+        let (is_client_short, is_member_short) = (is_short(&self.outward), is_short(&self.inward));
+        if is_client_short {
             // What came so far would look whole after an orderly end.
             let _ = self.client.set_reset_on_close();
         }
@@ -344,7 +345,7 @@ impl Connection {
         match end {
             End::Agreed if self.inward.closed => tools.member_sockets.take_back(member_socket),
             End::Agreed | End::Deserted | End::Closed | End::Broken => {
-                tools.member_sockets.close(member_socket, is_broken);
+                tools.member_sockets.close(member_socket, is_member_short);
             }
         }
     }

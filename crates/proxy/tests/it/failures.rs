@@ -207,3 +207,19 @@ async fn a_member_that_resets_an_upload_has_not_ended_in_order() {
     assert!(!ended(&mut client).await, "the answer looks whole");
     until("given back", || scene.status().open == 0).await;
 }
+
+#[tokio::test]
+async fn an_upload_that_is_late_does_not_look_whole_to_a_member_that_has_ended() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+        listener.timeouts.client_data = Duration::from_millis(300);
+    })
+    .await;
+    let mut client = scene.client().await;
+    let (mut member, _) = in_time(listener.accept()).await.unwrap();
+    in_time(member.shutdown()).await.unwrap();
+    assert_eq!(in_time(client.read(&mut [0])).await.unwrap(), 0);
+    client.write_all(b"half").await.unwrap();
+    in_time(member.read_exact(&mut [0; 4])).await.unwrap();
+    assert!(!ended(&mut member).await, "the upload looks whole");
+}

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_model::listener::{
     AllowedSources, Certificate, Certificates, Listener, Member, Mode, ProxyProtocol,
@@ -10,7 +10,7 @@ use landfall_model::listener::{
 use landfall_proxy::counters::Refusal;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -324,5 +324,67 @@ async fn an_upload_that_is_cut_or_late_does_not_look_whole_to_its_member() {
         assert!(!ended(&mut served).await, "the upload looks whole");
         let reported = in_time(client.read(&mut room)).await;
         assert!(reported.is_err(), "{reported:?}");
+    }
+}
+
+/// A client that says more than its member takes, ends and leaves.
+async fn leaves_much_behind(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    member: &mut TcpStream,
+    scene: &Scene,
+) {
+    // What a client has not read when it closes would be a reset: here, session tickets.
+    member.write_all(b"m").await.unwrap();
+    in_time(client.read_exact(&mut [0])).await.unwrap();
+    let block = [b'c'; 16 * 1024];
+    let mut before = 0;
+    loop {
+        in_time(client.write_all(&block)).await.unwrap();
+        let wrote = Instant::now();
+        let passed = || scene.totals().bytes_in;
+        let waits = || wrote.elapsed() > Duration::from_millis(300);
+        until("it is passed or waits", || passed() > before || waits()).await;
+        if passed() == before {
+            break;
+        }
+        before = passed();
+    }
+    in_time(client.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_client_left_behind_does_not_look_whole_to_a_member_that_is_late() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let trust = Trust::new();
+    for secured in [false, true] {
+        let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+            listener.timeouts.member_data = Duration::from_secs(2);
+            if secured {
+                listener.mode = trust.mode();
+            }
+        })
+        .await;
+        let (mut member, _) = if secured {
+            let client = trust.client(scene.address()).await;
+            let mut accepted = in_time(listener.accept()).await.unwrap();
+            Box::pin(leaves_much_behind(client, &mut accepted.0, &scene)).await;
+            accepted
+        } else {
+            let client = scene.client().await;
+            let mut accepted = in_time(listener.accept()).await.unwrap();
+            Box::pin(leaves_much_behind(client, &mut accepted.0, &scene)).await;
+            accepted
+        };
+        // The first byte brings the client's reset, the second meets it.
+        let passed = || scene.totals().bytes_out;
+        for count in 2..=3 {
+            member.write_all(b"m").await.unwrap();
+            until("passed on", || passed() == count).await;
+        }
+        until("ended", || scene.status().open == 0).await;
+        assert!(
+            !ended(&mut member).await,
+            "the upload looks whole: {secured}"
+        );
     }
 }
