@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use crate::address::RawAddress;
-use crate::{check, check_size};
+use crate::{check, check_size, size_of};
 
 /// How many datagrams one call carries at most.
 pub const BATCH: usize = 16;
@@ -14,11 +14,16 @@ pub const BATCH: usize = 16;
 /// Room for the largest datagram there is.
 const ROOM: usize = 1 << 16;
 
+/// Room for the control message that says how many hops a datagram has left, aligned as the kernel
+/// writes it.
+type Control = [u64; 4];
+
 /// Datagrams received by one call, each with its sender.
 pub struct Batch {
     bytes: Box<[u8]>,
     lengths: [usize; BATCH],
     senders: [RawAddress; BATCH],
+    hops: [Option<u8>; BATCH],
     count: usize,
 }
 
@@ -32,6 +37,45 @@ pub fn connected(peer: &RawAddress) -> io::Result<OwnedFd> {
     // SAFETY: the address lives across the call and is as long as stated.
     check(unsafe { libc::connect(fd.as_raw_fd(), peer.as_ptr(), peer.length()) })?;
     Ok(fd)
+}
+
+/// Makes a socket report how many hops datagrams have left.
+pub fn report_hops(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
+    let option = if is_ipv6 {
+        libc::IPV6_RECVHOPLIMIT
+    } else {
+        libc::IP_RECVTTL
+    };
+    set(socket, is_ipv6, option, 1)
+}
+
+/// Sets how many hops datagrams have that a socket sends from now on: the TTL (IPv4) or the hop
+/// limit (IPv6).
+pub fn set_hops(socket: impl AsFd, is_ipv6: bool, hops: u8) -> io::Result<()> {
+    let option = if is_ipv6 {
+        libc::IPV6_UNICAST_HOPS
+    } else {
+        libc::IP_TTL
+    };
+    set(socket, is_ipv6, option, hops.into())
+}
+
+fn set(
+    socket: impl AsFd,
+    is_ipv6: bool,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let level = if is_ipv6 {
+        libc::IPPROTO_IPV6
+    } else {
+        libc::IPPROTO_IP
+    };
+    let fd = socket.as_fd().as_raw_fd();
+    let length = size_of::<libc::c_int>();
+    // SAFETY: the value lives across the call and is as long as stated.
+    let set = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
+    check(set).map(drop)
 }
 
 /// Sends one datagram to the peer of a connected socket.
@@ -50,6 +94,7 @@ impl Default for Batch {
             bytes: vec![0; BATCH * ROOM].into_boxed_slice(),
             lengths: [0; BATCH],
             senders: [RawAddress::UNSPECIFIED; BATCH],
+            hops: [None; BATCH],
             count: 0,
         }
     }
@@ -61,8 +106,10 @@ impl Batch {
         self.count = 0;
         let mut pieces: [libc::iovec; BATCH] = [EMPTY_PIECE; BATCH];
         let mut headers: [libc::mmsghdr; BATCH] = [EMPTY_HEADER; BATCH];
+        let mut controls: [Control; BATCH] = [[0; 4]; BATCH];
         let rooms = self.bytes.chunks_exact_mut(ROOM).zip(&mut self.senders);
-        for (place, (room, sender)) in rooms.enumerate().take(BATCH) {
+        let rooms = rooms.zip(&mut controls);
+        for (place, ((room, sender), control)) in rooms.enumerate().take(BATCH) {
             pieces[place] = libc::iovec {
                 iov_base: room.as_mut_ptr().cast(),
                 iov_len: ROOM,
@@ -72,11 +119,13 @@ impl Batch {
             header.msg_namelen = RawAddress::room();
             header.msg_iov = &raw mut pieces[place];
             header.msg_iovlen = 1;
+            header.msg_control = control.as_mut_ptr().cast();
+            header.msg_controllen = std::mem::size_of::<Control>();
         }
         let fd = socket.as_fd().as_raw_fd();
         let (flags, forever) = (libc::MSG_DONTWAIT, std::ptr::null_mut());
-        // SAFETY: each header points to one piece and one address, each piece to ROOM bytes of its
-        // own; all of them live across the call.
+        // SAFETY: each header points to one piece, one address and room for control messages as
+        // long as stated, each piece to ROOM bytes of its own; all of them live across the call.
         let count = check(unsafe {
             libc::recvmmsg(
                 fd,
@@ -89,6 +138,10 @@ impl Batch {
         self.count = (count.cast_unsigned() as usize).min(BATCH);
         for (length, header) in self.lengths.iter_mut().zip(&headers).take(self.count) {
             *length = (header.msg_len as usize).min(ROOM);
+        }
+        for (hops, header) in self.hops.iter_mut().zip(&headers).take(self.count) {
+            // SAFETY: the kernel filled the header and its control messages, which are still there.
+            *hops = unsafe { hops_of(&header.msg_hdr) };
         }
         Ok(self.count)
     }
@@ -117,6 +170,11 @@ impl Batch {
     /// The sender of a datagram.
     pub fn sender(&self, place: usize) -> Option<SocketAddr> {
         self.senders.get(..self.count)?.get(place)?.get()
+    }
+
+    /// How many hops a datagram has left, if the socket reports it.
+    pub fn hops(&self, place: usize) -> Option<u8> {
+        *self.hops.get(..self.count)?.get(place)?
     }
 
     /// Sends a run of these datagrams on, to one receiver (`None`: the peer of a connected socket).
@@ -156,6 +214,43 @@ impl Batch {
         })?;
         Ok(sent.cast_unsigned() as usize)
     }
+}
+
+/// Reads the first control message, where it says how many hops are left. No other is asked for.
+///
+/// # Safety
+///
+/// The kernel must have filled the header and the control messages that it points to.
+unsafe fn hops_of(header: &libc::msghdr) -> Option<u8> {
+    // SAFETY: the caller guarantees a valid header.
+    let message = unsafe { libc::CMSG_FIRSTHDR(header) };
+    if message.is_null() {
+        return None;
+    }
+    // SAFETY: the kernel wrote the message, which lies within the room as a whole.
+    let (level, kind, length) = unsafe {
+        (
+            (*message).cmsg_level,
+            (*message).cmsg_type,
+            (*message).cmsg_len,
+        )
+    };
+    let is_hops = matches!(
+        (level, kind),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT)
+    );
+    // SAFETY: computes a length, no more.
+    let needs = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>()) } as usize;
+    if !is_hops || length < needs {
+        return None;
+    }
+    // SAFETY: as many bytes are there; any of them make an integer.
+    let hops = unsafe {
+        libc::CMSG_DATA(message)
+            .cast::<libc::c_int>()
+            .read_unaligned()
+    };
+    u8::try_from(hops).ok()
 }
 
 impl std::fmt::Debug for Batch {
@@ -252,6 +347,27 @@ mod tests {
             bytes,
             [b"first".to_vec(), b"second".to_vec(), b"second".to_vec()]
         );
+    }
+
+    #[test]
+    fn hops_are_set_and_reported_with_each_datagram() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let [one, two] = [(); 2].map(|()| UdpSocket::bind(address).unwrap());
+            let to = two.local_addr().unwrap();
+            let mut batch = Batch::default();
+            let mut arrives = |hops| {
+                set_hops(&one, to.is_ipv6(), hops).unwrap();
+                one.send_to(b"x", to).unwrap();
+                let deadline = Instant::now() + Duration::from_secs(5);
+                while batch.receive(&two).unwrap_or(0) == 0 {
+                    assert!(Instant::now() < deadline);
+                }
+                batch.hops(0)
+            };
+            assert_eq!(arrives(9), None);
+            report_hops(&two, to.is_ipv6()).unwrap();
+            assert_eq!([1, 64, 255].map(&mut arrives), [1, 64, 255].map(Some));
+        }
     }
 
     #[test]
