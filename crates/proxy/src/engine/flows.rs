@@ -11,6 +11,10 @@
 //! PROXY protocol, version 2 only: toward members, the first datagram of a flow carries the header
 //! and others do not. From trusted peers, the first datagram of a flow must carry one, which names
 //! the client; others may, and one that names another client begins another flow.
+//!
+//! A datagram has one hop less toward the member than it came with, as behind a router (RFC 1812,
+//! section 5.3.1): what comes back to a listener by a way that is not known here, through the
+//! forwarding rules of a node say, goes round until it has none left, and not for ever.
 
 mod begin;
 mod flow;
@@ -30,6 +34,7 @@ use super::pump::would_block;
 use super::slab::{Key, Slab};
 use super::wheel::Wheel;
 use super::{Subject, Tools};
+use crate::counters::Refusal;
 use crate::identity::ListenerId;
 use crate::listener::ListenerState;
 use crate::proxy_protocol::{Origin, Parsed};
@@ -39,6 +44,9 @@ use flow::Flow;
 
 /// How many batches one socket may deliver before others have their turn.
 const ROUNDS: usize = 8;
+
+/// The most hops that a datagram has toward a member: what systems commonly begin with.
+const MOST_HOPS: u8 = 64;
 
 /// All UDP of a worker.
 #[derive(Debug)]
@@ -104,9 +112,9 @@ impl Flows {
         let Some(port) = self.ports.get_mut(key) else {
             return Ok(());
         };
-        let added = tools
-            .epoll
-            .add(&port.socket, Subject::Port(key).token(), Watch::Reading);
+        let token = Subject::Port(key).token();
+        let added = datagram::report_hops(&port.socket, id.address.is_ipv6())
+            .and_then(|()| tools.epoll.add(&port.socket, token, Watch::Reading));
         if added.is_err() {
             self.ports.remove(key);
         } else {
@@ -279,10 +287,16 @@ impl Flows {
         let Some(peer) = self.batch.sender(start) else {
             return start + 1;
         };
+        let came_with = self.batch.hops(start);
+        let hops = came_with.map_or(MOST_HOPS, |hops| (hops.saturating_sub(1)).min(MOST_HOPS));
         let Some(port) = self.ports.get_mut(port_key) else {
             return self.batch.len();
         };
         let listener = port.listener.clone();
+        if hops == 0 {
+            listener.refuse(listener.inbound(peer).client, Refusal::Source);
+            return start + 1;
+        }
         let config = listener.config();
         let trusted = config.trusts(peer.ip());
         let mut flow_key = None;
@@ -304,15 +318,22 @@ impl Flows {
             flow_key = None;
         }
         let Some(key) = flow_key else {
-            let first = (port_key, peer, start);
+            let first = (port_key, peer, (start, hops));
             self.begin(first, trusted, &config, listener.clone(), tools);
             return start + 1;
         };
         let mut end = start + 1;
+        if let Some(flow) = self.table.get_mut(key) {
+            flow.set_hops(hops);
+        }
         if trusted {
             self.pass_stripped(key, start, tools.now);
         } else {
-            while end < self.batch.len() && self.batch.sender(end) == Some(peer) {
+            let same = |place| {
+                let (sender, hops) = (self.batch.sender(place), self.batch.hops(place));
+                sender == Some(peer) && hops == came_with
+            };
+            while end < self.batch.len() && same(end) {
                 end += 1;
             }
             self.pass(key, start..end, tools.now);

@@ -26,7 +26,7 @@ impl Flows {
     /// The first datagram of a flow.
     pub(super) fn begin(
         &mut self,
-        (port, peer, place): (Key, SocketAddr, usize),
+        (port, peer, (place, hops)): (Key, SocketAddr, (usize, u8)),
         trusted: bool,
         config: &ListenerConfig,
         listener: Arc<ListenerState>,
@@ -67,7 +67,7 @@ impl Flows {
         if excess.is_some_and(|excess| !self.can_make_room(port, source, excess)) {
             return listener.refuse(inbound.client, Refusal::Share);
         }
-        let (lease, socket) = match self.reach(port, &listener, inbound.client) {
+        let (lease, socket) = match self.reach(port, &listener, (inbound.client, hops)) {
             Ok(reached) => reached,
             Err(refusal) => return listener.refuse(inbound.client, refusal),
         };
@@ -91,6 +91,7 @@ impl Flows {
             socket,
             listener,
             lease,
+            hops,
             idle,
             last_active: now,
             source,
@@ -107,12 +108,12 @@ impl Flows {
         &mut self,
         port: Key,
         listener: &Arc<ListenerState>,
-        client: SocketAddr,
+        first: (SocketAddr, u8),
     ) -> Result<(Lease, OwnedFd), Refusal> {
-        let mut reached = reach(listener, client, &self.buffer);
+        let mut reached = reach(listener, first, &self.buffer);
         if matches!(reached, Err(Unreached::Here(Shortage::Ports))) && self.end_oldest_of(port) {
             // Others on this machine have the ports: with one of its own back it may do.
-            reached = reach(listener, client, &self.buffer);
+            reached = reach(listener, first, &self.buffer);
         }
         reached.map_err(|unreached| match unreached {
             Unreached::Members(refusal) => refusal,
@@ -181,7 +182,7 @@ enum Unreached {
 /// Chooses a member and sends it the first datagram.
 fn reach(
     listener: &ListenerState,
-    client: SocketAddr,
+    (client, hops): (SocketAddr, u8),
     bytes: &[u8],
 ) -> Result<(Lease, OwnedFd), Unreached> {
     let mut tried = Vec::new();
@@ -189,6 +190,7 @@ fn reach(
         let picked = listener.pool().try_pick(client, &tried);
         let lease = picked.map_err(|why| Unreached::Members(why.into()))?;
         let sent = datagram::connected(lease.member().raw_address()).and_then(|socket| {
+            datagram::set_hops(&socket, lease.address().is_ipv6(), hops)?;
             match datagram::send(&socket, bytes) {
                 // Lost, as on any full link.
                 Err(error) if !would_block(&error) => Err(error),

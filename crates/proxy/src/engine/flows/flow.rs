@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_sys::address::RawAddress;
+use landfall_sys::datagram;
 
 use super::super::slab::Key;
 use crate::access_log::{self, Note};
@@ -25,6 +26,8 @@ pub(super) struct Flow {
     pub(super) socket: OwnedFd,
     pub(super) listener: Arc<ListenerState>,
     pub(super) lease: Lease,
+    /// How many hops what was sent last had.
+    pub(super) hops: u8,
     pub(super) idle: u32,
     pub(super) last_active: u64,
     pub(super) source: Option<Source>,
@@ -41,6 +44,14 @@ impl Flow {
     pub(super) fn is_over(&self) -> bool {
         let config = self.listener.config();
         self.lease.is_cut() || !config.allows(self.client.ip()) || config.would_go_round(self.peer)
+    }
+
+    /// Gives what is sent next so many hops. Should that fail, it has those of the last one.
+    pub(super) fn set_hops(&mut self, hops: u8) {
+        let is_ipv6 = self.lease.address().is_ipv6();
+        if self.hops != hops && datagram::set_hops(&self.socket, is_ipv6, hops).is_ok() {
+            self.hops = hops;
+        }
     }
 
     /// Measures from the first datagram to the last one.

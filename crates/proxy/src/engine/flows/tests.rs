@@ -2,6 +2,7 @@ use std::num::NonZeroU16;
 
 use landfall_model::listener::{Listener, Member, Pool, ProxyProtocol};
 use landfall_model::{ServiceKey, Uid};
+use landfall_sys::arrival;
 use landfall_sys::epoll::Epoll;
 
 use super::*;
@@ -216,4 +217,56 @@ async fn a_flow_in_which_only_the_member_speaks_is_not_the_oldest() {
     assert!(scene.flows.end_oldest_of(port));
     assert_eq!(known(&mut scene, &peers[0]), Some(first));
     assert_eq!(known(&mut scene, &peers[1]), None);
+}
+
+/// Receives what a member gets, and with how many hops.
+fn arrives(member: &UdpSocket) -> Option<u8> {
+    let mut room = [0; 8];
+    arrival::receive(member, &mut room).ok()?.hops
+}
+
+#[tokio::test]
+async fn each_datagram_has_one_hop_less_toward_the_member() {
+    let mut scene = Scene::new(256);
+    arrival::report(&scene.member, false).unwrap();
+    let port = scene.open("web");
+    let to = scene.flows.ports.get_mut(port).unwrap();
+    let to = to.socket.local_addr().unwrap();
+    let [one, two] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    for (client, sent, expected) in [
+        (&one, 20, Some(19)),
+        (&one, 10, Some(9)),
+        (&one, 255, Some(64)),
+        (&one, 1, None),
+        (&two, 255, Some(64)),
+        (&two, 2, Some(1)),
+    ] {
+        client.set_ttl(sent).unwrap();
+        client.send_to(b"a", to).unwrap();
+        scene.flows.port_event(port, &mut scene.tools);
+        assert_eq!(arrives(&scene.member), expected, "{sent}");
+    }
+    assert_eq!(scene.begun(port), 2);
+}
+
+#[tokio::test]
+async fn a_datagram_that_comes_round_by_a_way_that_is_not_known_here_comes_to_an_end() {
+    let mut scene = Scene::new(4096);
+    arrival::report(&scene.member, false).unwrap();
+    let port = scene.open("web");
+    let to = scene.flows.ports.get_mut(port).unwrap();
+    let to = to.socket.local_addr().unwrap();
+    scene.send(port);
+    // As kube-proxy does: another source and destination, the same datagram otherwise.
+    let mut rounds = 0;
+    while let Some(hops) = arrives(&scene.member) {
+        rounds += 1;
+        assert!(rounds <= 64, "it goes round for ever");
+        let translated = UdpSocket::bind("127.0.0.1:0").unwrap();
+        translated.set_ttl(hops.into()).unwrap();
+        translated.send_to(b"a", to).unwrap();
+        scene.clients.push(translated);
+        scene.flows.port_event(port, &mut scene.tools);
+    }
+    assert_eq!(rounds, 63);
 }
