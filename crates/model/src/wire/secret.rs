@@ -25,6 +25,13 @@ const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";
 
+/// The most of a chain or a key that is kept. Clients refuse chains of half of that, and a namespace
+/// may have hundreds of Secrets.
+const LONGEST: usize = 64 * 1024;
+
+/// The same for authorities: as many as browsers trust.
+const MOST_AUTHORITIES: usize = 256 * 1024;
+
 /// `v1` Secret.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -87,8 +94,8 @@ impl Secret {
         }
         Ok(Certificate {
             source: key.to_string(),
-            chain_pem: self.value(CHAIN)?,
-            key_pem: self.value(KEY)?,
+            chain_pem: self.value(CHAIN, LONGEST)?,
+            key_pem: self.value(KEY, LONGEST)?,
         })
     }
 
@@ -96,12 +103,12 @@ impl Secret {
     fn authorities(&self, key: &ServiceKey) -> Result<Certificate, String> {
         Ok(Certificate {
             source: format!("{key}[{AUTHORITIES}]"),
-            chain_pem: self.value(AUTHORITIES)?,
+            chain_pem: self.value(AUTHORITIES, MOST_AUTHORITIES)?,
             key_pem: Vec::new(),
         })
     }
 
-    fn value(&self, name: &str) -> Result<Vec<u8>, String> {
+    fn value(&self, name: &str, longest: usize) -> Result<Vec<u8>, String> {
         let value = match (self.string_data.get(name), self.data.get(name)) {
             (Some(text), _) => text.clone().into_bytes(),
             (None, Some(text)) => {
@@ -115,6 +122,10 @@ impl Secret {
         };
         if value.is_empty() {
             return Err(format!("its {name} is empty"));
+        }
+        if value.len() > longest {
+            let most = longest / 1024;
+            return Err(format!("its {name} is longer than {most} KiB"));
         }
         Ok(value)
     }
@@ -204,6 +215,24 @@ mod tests {
                 "{why:?} should contain {expected:?}"
             );
         }
+    }
+
+    #[test]
+    fn no_more_of_a_secret_is_kept_than_a_chain_a_key_and_authorities_need() {
+        let part = |length: usize| STANDARD.encode(vec![b'x'; length]);
+        let of = |chain, key, authorities| {
+            let parts = json!({"tls.crt": part(chain), "tls.key": part(key),
+                "ca.crt": part(authorities)});
+            row(secret(TLS_SECRET_TYPE, parts))
+        };
+        let most = of(LONGEST, LONGEST, MOST_AUTHORITIES);
+        assert!(most.certificate.is_ok() && most.authorities.is_ok());
+        let more = of(LONGEST + 1, 1, MOST_AUTHORITIES + 1);
+        let why = "its tls.crt is longer than 64 KiB";
+        assert_eq!(more.certificate, Err(why.to_owned()));
+        let why = "its ca.crt is longer than 256 KiB";
+        assert_eq!(more.authorities, Err(why.to_owned()));
+        assert!(of(1, LONGEST + 1, 1).certificate.is_err());
     }
 
     #[test]
