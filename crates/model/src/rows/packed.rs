@@ -237,13 +237,17 @@ impl PackedService {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
+    /// How many bytes it takes.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Whether a text may stand somewhere in the row. Never false where it does.
     pub fn may_mention(&self, text: &str) -> bool {
-        text.is_empty()
-            || self
-                .bytes
-                .windows(text.len())
-                .any(|part| part == text.as_bytes())
+        // Texts are searched by words of the machine, and bytes one by one. What is searched for is
+        // a text, so that no border between chunks is inside of it.
+        let mut chunks = self.bytes.utf8_chunks();
+        text.is_empty() || chunks.any(|chunk| chunk.valid().contains(text))
     }
 }
 
@@ -277,6 +281,11 @@ impl PackedSlice {
             bytes: to.finish(),
             source: source.clone(),
         }
+    }
+
+    /// How many bytes it takes.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
     }
 
     /// The row, under its own key and that of its Service.

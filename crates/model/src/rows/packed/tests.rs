@@ -162,4 +162,14 @@ fn a_text_in_a_service_is_found_without_unpacking() {
     assert!(!packed.may_mention("web-tls"));
     let longer_than_all = "x".repeat(5000);
     assert!(!packed.may_mention(&longer_than_all));
+    // Next to bytes that are no text.
+    for length in 1..300 {
+        let mut row = usual();
+        row.created = Timestamp::new(-7, -5).ok();
+        let name = "x".repeat(length);
+        row.annotations = BTreeMap::from([(format!("é{length}"), name.clone())]);
+        let packed = PackedService::of(&row);
+        assert!(packed.may_mention(&name) && packed.may_mention(&format!("é{length}")));
+        assert!(!packed.may_mention("web-tls"));
+    }
 }
