@@ -148,6 +148,30 @@ pub(crate) async fn request(
         .map_err(|_| ApiError::Timeout(time_limit))?
 }
 
+/// Sends a request and reads the whole answer; `None`: it is longer than `most` bytes.
+pub(crate) async fn request_within(
+    connection: &Connection,
+    ask: Ask,
+    time_limit: Duration,
+    most: usize,
+) -> Result<Option<Vec<u8>>, ApiError> {
+    let whole = async {
+        let mut body = open(connection, ask, time_limit).await?;
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ApiError::Unreachable { why: chain(&error) })?;
+            bytes.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if bytes.len() > most {
+                return Ok(None);
+            }
+        }
+        Ok(Some(bytes))
+    };
+    tokio::time::timeout(time_limit, whole)
+        .await
+        .map_err(|_| ApiError::Timeout(time_limit))?
+}
+
 /// Sends a request and reads the answer as JSON.
 pub(crate) async fn request_json<T: DeserializeOwned>(
     connection: &Connection,

@@ -17,6 +17,7 @@ mod lines;
 mod list_failures;
 mod outcome;
 mod renewal;
+mod shares;
 mod wire;
 
 use std::sync::Arc;
@@ -93,6 +94,10 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// answers nothing, and the next attempt takes another one.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A page of a list that is longer is asked for in parts: one tenant can make thousands of objects
+/// of megabytes.
+const LONGEST_PAGE: usize = 32 * 1024 * 1024;
+
 /// A watch that ends sooner than this, without a word, is not taken up again at once.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
@@ -162,6 +167,10 @@ impl Watcher {
             }
             let lists = self.resume_from.is_none();
             let end = self.round().await;
+            // Not at once: a tenant can make room as often as it likes, and a list costs all.
+            if matches!(end, End::Over) && self.known.take_freed() {
+                self.resume_from = None;
+            }
             let pause = match end {
                 End::ReceiverClosed => return,
                 End::Outdated => Duration::ZERO,
@@ -376,20 +385,32 @@ impl Watcher {
         let what = format!("list {}", self.known.kind().resource());
         let path = self.known.kind().path();
         let mut next = String::new();
+        let mut objects = self.config.page;
         self.known.begin_listing();
         loop {
-            let mut path = format!("{path}limit={}", self.config.page);
+            let mut path = format!("{path}limit={objects}");
             if !next.is_empty() {
                 path.push_str("&continue=");
                 path.push_str(&next);
             }
             let ask = Ask::get(path, what.as_str());
             let is_first = std::mem::take(&mut self.is_first);
-            let answer = api::request(&self.connection, ask, time_limit(is_first)).await;
+            let most = if objects > 1 {
+                LONGEST_PAGE
+            } else {
+                usize::MAX
+            };
+            let answer =
+                api::request_within(&self.connection, ask, time_limit(is_first), most).await;
             let bytes = answer.map_err(|error| match error {
                 ApiError::Timeout(_) if is_first => End::Unanswered,
                 error => end_of(error, false),
             })?;
+            let Some(bytes) = bytes else {
+                objects = (objects / 4).max(1);
+                continue;
+            };
+            objects = objects.saturating_mul(2).min(self.config.page);
             let page: Page<'_> = serde_json::from_slice(&bytes)
                 .map_err(|error| End::Failed(self.unreadable(error.to_string())))?;
             let mut facts = Vec::new();

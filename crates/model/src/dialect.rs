@@ -196,6 +196,15 @@ pub fn is_portable(annotation: &str) -> bool {
     annotation.starts_with(landfall::DIALECT.prefix)
 }
 
+/// Whether a dialect reads an annotation, or says that it can't.
+pub fn concerns(annotation: &str) -> bool {
+    DIALECTS.iter().any(|dialect| {
+        let name = annotation.strip_prefix(dialect.prefix);
+        let is_option = |name: &str| dialect.rows.iter().any(|row| row.name == name);
+        name.is_some_and(|name| dialect.unknown.is_some() || is_option(name))
+    })
+}
+
 // === impl DialectId ===
 
 impl DialectId {

@@ -6,6 +6,11 @@ const WATCHES: u64 = 8;
 /// Where these are less than what is asked for, a namespace may have this part of them.
 const NAMESPACE: usize = 4;
 
+/// The memory that all Services of one namespace may take, and its EndpointSlices as well: far more
+/// than the largest namespaces that Kubernetes is tested with need (5,000 Services; 150,000 pods in
+/// all), so that it is no option.
+pub const BYTES_PER_NAMESPACE: usize = 16 << 20;
+
 /// Limits of `landfall.yaml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use landfall_model::ServiceKey;
 use landfall_model::limits::Limits;
-use landfall_model::rows::{Fact, SecretRow, ServiceRow};
-use landfall_model::status::ACCEPTED_VERSION;
+use landfall_model::rows::{Fact, SecretRow};
 use landfall_model::view::SecretsView;
-use landfall_model::{ServiceKey, dialect, wire};
+
+use crate::named;
 
 /// Which Secrets are named, and which facts wait for them: pure.
 #[derive(Debug, Default)]
@@ -76,8 +77,8 @@ impl SecretRefs {
         let mut orders = Vec::new();
         let key = match &fact {
             Fact::Service(row) => {
-                let names = secrets_named_by(row);
-                self.name(&row.key, names, secrets_accepted_of(row), &mut orders);
+                let names = named::now(row);
+                self.name(&row.key, names, named::accepted(row), &mut orders);
                 row.key.clone()
             }
             Fact::ServiceGone(key) => {
@@ -325,26 +326,4 @@ impl Named {
         let all = self.now.iter().chain(&self.accepted).chain(&self.before);
         all.cloned().collect()
     }
-}
-
-fn secrets_named_by(row: &ServiceRow) -> BTreeSet<ServiceKey> {
-    secrets_of(row, row)
-}
-
-/// Returns the Secrets of the version that is on record as the one being served.
-fn secrets_accepted_of(row: &ServiceRow) -> BTreeSet<ServiceKey> {
-    let recorded = row.status.marks.get(ACCEPTED_VERSION);
-    let served = recorded.and_then(|text| wire::accepted_from_text(text, row).ok());
-    served.map_or_else(BTreeSet::new, |version| secrets_of(row, &version))
-}
-
-fn secrets_of(service: &ServiceRow, version: &ServiceRow) -> BTreeSet<ServiceKey> {
-    if version.annotations.is_empty() {
-        return BTreeSet::new();
-    }
-    let options = dialect::options(&version.annotations, &version.ports);
-    options
-        .secrets()
-        .map(|name| ServiceKey::new(service.key.namespace(), name))
-        .collect()
 }

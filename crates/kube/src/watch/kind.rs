@@ -3,12 +3,11 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use landfall_model::ServiceKey;
-use landfall_model::dialect::DIALECTS;
 use landfall_model::kinds::{ObjectKind, Watched, WatchedKind};
 use landfall_model::reason::Reason;
 use landfall_model::rows::{Fact, PoolRow, ResourceKind, ResourceRow, ServiceRow};
 use landfall_model::wire::{self, ObjectMeta};
+use landfall_model::{ServiceKey, dialect};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -301,11 +300,7 @@ fn resource(object: wire::Resource, kind: ResourceKind) -> ResourceRow {
 /// Annotations of other programs can be large (kubectl keeps whole manifests there), and no dialect
 /// reads them.
 fn keep_ours(annotations: &mut std::collections::BTreeMap<String, String>) {
-    annotations.retain(|key, _| {
-        DIALECTS
-            .iter()
-            .any(|dialect| key.starts_with(dialect.prefix))
-    });
+    annotations.retain(|key, _| dialect::concerns(key));
 }
 
 // === impl Version ===
@@ -352,6 +347,24 @@ mod tests {
             row.annotations.keys().collect::<Vec<_>>(),
             ["landfall.dev/drain"]
         );
+    }
+
+    #[test]
+    fn annotations_that_no_dialect_reads_take_no_memory() {
+        let spec = r#"{"type": "LoadBalancer", "ports": [{"port": 80}]}"#;
+        let long = "x".repeat(80 << 10);
+        let json = format!(
+            r#"{{"metadata": {{"name": "web", "namespace": "shop", "uid": "u", "annotations": {{
+                "landfall.dev/drain": "5s", "example.org/note": "{long}",
+                "service.beta.kubernetes.io/aws-load-balancer-attributes": "{long}",
+                "state.landfall.dev/load-balancer": "{long}"}}}}, "spec": {spec}}}"#
+        );
+        let read = row(Kind::Services.validate(&json).unwrap());
+        let bare = row(service(spec, ""));
+        assert_eq!(read.annotations, bare.annotations);
+        assert_eq!(read.status, bare.status);
+        let size = |row: &ServiceRow| landfall_model::rows::PackedService::of(row).size();
+        assert!(size(&read) <= size(&bare));
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
+use landfall_model::reason::Reason;
 use landfall_model::rows::Fact;
 
 use super::kind::{Kind, Object, Outcome, Version};
+use super::shares::{Kept, Shares};
 
 /// The objects of one kind as of the last answer.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub(crate) struct Known {
     objects: ByNamespace<Entry>,
     /// Which listing an object was last seen in.
     listing: bool,
+    /// How much of the objects of each namespace was sent.
+    shares: Shares,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +26,23 @@ struct Entry {
     listing: bool,
     /// A row of it was sent: this version's, or the last one that could be validated.
     reported: bool,
-    /// Problems of it were reported.
-    refused: bool,
+    /// What was sent of it.
+    kept: Kept,
 }
 
 // === impl Known ===
 
 impl Known {
     pub(crate) fn new(kind: Kind) -> Self {
+        Self::with(kind, Shares::default())
+    }
+
+    pub(super) fn with(kind: Kind, shares: Shares) -> Self {
         Self {
             kind,
             objects: ByNamespace::default(),
             listing: false,
+            shares,
         }
     }
 
@@ -74,52 +83,49 @@ impl Known {
             left_out,
             ..
         } = object;
-        let before = self.objects.get(&key).copied();
         if let Some(entry) = self.objects.get_mut(&key)
             && entry.version == version
+            && !entry.kept.refused
         {
             entry.listing = self.listing;
             return;
         }
-        let (was_sent, was_refused) =
-            before.map_or((false, false), |entry| (entry.reported, entry.refused));
+        let old = self.objects.get(&key);
+        let before = old.map_or_else(Kept::default, |entry| entry.kept);
         let mut entry = Entry {
             version,
             listing: self.listing,
-            reported: was_sent,
-            refused: false,
+            reported: old.is_some_and(|entry| entry.reported),
+            kept: Kept {
+                faulty: false,
+                ..before
+            },
         };
         match outcome {
             Outcome::Row(fact) => {
-                entry.reported = true;
-                report(fact);
+                let (kept, row) = self.shares.admit(fact, before, entry.reported);
+                entry.kept = kept;
+                self.send(&key, row, &mut entry, &mut report);
             }
             Outcome::Nothing => {
-                entry.reported = false;
-                if was_sent {
-                    report(self.kind.gone(&key));
-                }
+                entry.kept = Kept::default();
+                self.send(&key, None, &mut entry, &mut report);
             }
             Outcome::Refused(reasons) => {
-                entry.refused = true;
-                let part = self.kind.part(&key);
                 self.kind
-                    .incomplete(&part, true)
+                    .incomplete(&self.kind.part(&key), true)
                     .into_iter()
                     .for_each(&mut report);
-                report(Fact::SourceProblems { part, reasons });
+                self.complain(&key, reasons, before, &mut entry, &mut report);
             }
         }
-        if !left_out.is_empty() {
-            entry.refused = true;
-            report(Fact::SourceProblems {
-                part: self.kind.part(&key),
-                reasons: left_out,
-            });
+        if !left_out.is_empty() && entry.reported {
+            self.complain(&key, left_out, before, &mut entry, &mut report);
         }
-        if was_refused && !entry.refused {
+        if before.faulty && !entry.kept.faulty {
             self.clear_problems(&key, &mut report);
         }
+        self.note(&key, before, entry.kept, &mut report);
         self.objects.insert(&key, entry);
     }
 
@@ -132,6 +138,12 @@ impl Known {
     pub(crate) fn forget_all(&mut self, report: impl FnMut(Fact)) {
         self.begin_listing();
         self.end_listing(report);
+    }
+
+    /// Whether to list everything again, because some of it was refused for lack of room, and there
+    /// may be room by now.
+    pub(crate) fn take_freed(&mut self) -> bool {
+        self.shares.take_freed()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -149,9 +161,46 @@ impl Known {
         if entry.reported {
             report(self.kind.gone(key));
         }
-        if entry.refused {
+        if entry.kept.faulty {
             self.clear_problems(key, report);
         }
+        self.note(key, entry.kept, Kept::default(), report);
+    }
+
+    /// Sends a row of an object, or that it is gone.
+    fn send(
+        &self,
+        key: &ServiceKey,
+        row: Option<Fact>,
+        entry: &mut Entry,
+        report: &mut impl FnMut(Fact),
+    ) {
+        let was_sent = std::mem::replace(&mut entry.reported, row.is_some());
+        let gone = || was_sent.then(|| self.kind.gone(key));
+        row.or_else(gone).into_iter().for_each(report);
+    }
+
+    /// Reports what is wrong with an object.
+    fn complain(
+        &self,
+        key: &ServiceKey,
+        reasons: Vec<Reason>,
+        before: Kept,
+        entry: &mut Entry,
+        report: &mut impl FnMut(Fact),
+    ) {
+        let reasons = self.shares.report(&self.kind, key, before, reasons);
+        entry.kept.faulty = reasons.is_some();
+        let part = self.kind.part(key);
+        let problem = reasons.map(|reasons| Fact::SourceProblems { part, reasons });
+        problem.into_iter().for_each(report);
+    }
+
+    /// Notes what is sent of an object now.
+    fn note(&mut self, key: &ServiceKey, before: Kept, now: Kept, report: &mut impl FnMut(Fact)) {
+        let namespace = key.shared_namespace();
+        let problem = self.shares.note(&self.kind, namespace, before, now);
+        problem.into_iter().for_each(report);
     }
 
     fn clear_problems(&self, key: &ServiceKey, report: &mut impl FnMut(Fact)) {
@@ -173,7 +222,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use landfall_model::reason::{Code, Reason};
+    use landfall_model::reason::Code;
     use landfall_model::rows::ResourceKind;
 
     use super::*;

@@ -21,6 +21,8 @@ pub(crate) enum Lists {
     Denied,
     /// This object, and then the end of the connection.
     Breaking(String),
+    /// These objects, and then these are deleted and the connection ends.
+    Deleting(Vec<String>, Vec<String>),
     /// Nothing, until the rule changes.
     Waiting,
 }
@@ -31,6 +33,8 @@ type Rules = BTreeMap<&'static str, Lists>;
 pub(crate) struct Fake {
     rules: watch::Sender<Rules>,
     asked: Arc<Mutex<Vec<(String, Instant)>>>,
+    /// The queries of lists that are not streamed.
+    paged: Arc<Mutex<Vec<(String, String)>>>,
     folder: tempfile::TempDir,
     _serving: JoinSet<()>,
 }
@@ -51,17 +55,21 @@ impl Fake {
         std::fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
         let rules = watch::Sender::new(rules.iter().cloned().collect());
         let asked = Arc::new(Mutex::new(Vec::new()));
+        let paged = Arc::new(Mutex::new(Vec::new()));
         let mut serving = JoinSet::new();
         let (reported, received) = (rules.subscribe(), asked.clone());
+        let listed = paged.clone();
         serving.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(answer(client, reported.clone(), received.clone()));
+                let (reported, received) = (reported.clone(), received.clone());
+                connections.spawn(answer(client, reported, received, listed.clone()));
             }
         });
         Self {
             rules,
             asked,
+            paged,
             folder,
             _serving: serving,
         }
@@ -77,12 +85,38 @@ impl Fake {
         });
     }
 
+    /// The queries of lists of a resource that were not to be streamed.
+    pub(crate) fn paged(&self, resource: &str) -> Vec<String> {
+        let paged = self.paged.lock().unwrap();
+        let those = paged.iter().filter(|(what, _)| what == resource);
+        those.map(|(_, query)| query.clone()).collect()
+    }
+
     /// When lists of a resource were asked for.
     pub(crate) fn asked(&self, resource: &str) -> Vec<Instant> {
         let asked = self.asked.lock().unwrap();
         let those = asked.iter().filter(|(what, _)| what == resource);
         those.map(|(_, at)| *at).collect()
     }
+}
+
+/// One page of a list.
+fn page(objects: &[String], query: &str) -> String {
+    let number = |name: &str| -> usize {
+        let mut values = query.split('&').filter_map(|it| it.split_once('='));
+        let found = values.find(|(key, _)| *key == name);
+        found.map_or(0, |(_, value)| value.parse().unwrap())
+    };
+    let rest = &objects[number("continue")..];
+    let (items, rest) = rest.split_at(number("limit").min(rest.len()));
+    let next = match rest.len() {
+        0 => String::new(),
+        left => (objects.len() - left).to_string(),
+    };
+    let items = items.join(",");
+    format!(
+        "{{\"metadata\":{{\"resourceVersion\":\"9\",\"continue\":\"{next}\"}},\"items\":[{items}]}}"
+    )
 }
 
 /// The path and the query of a request.
@@ -106,6 +140,7 @@ async fn answer(
     mut client: TcpStream,
     mut rules: watch::Receiver<Rules>,
     asked: Arc<Mutex<Vec<(String, Instant)>>>,
+    paged: Arc<Mutex<Vec<(String, String)>>>,
 ) {
     let (path, query) = request(&mut client).await;
     let resource = path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -115,6 +150,10 @@ async fn answer(
             .unwrap()
             .push((resource.clone(), Instant::now()));
     }
+    if query.contains("limit=") {
+        let request = (resource.clone(), query.clone());
+        paged.lock().unwrap().push(request);
+    }
     let rule = |rules: &Rules| match rules.get(resource.as_str()) {
         None => Some(Lists::Of(Vec::new())),
         Some(Lists::Waiting) => None,
@@ -122,14 +161,24 @@ async fn answer(
     };
     let reported = rules.wait_for(|rules| rule(rules).is_some()).await;
     let lists = reported.ok().and_then(|rules| rule(&rules));
-    let added = |object: &String| format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n");
+    let event =
+        |kind: &str, object: &String| format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+    let added = |object: &String| event("ADDED", object);
+    let end = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\",\
+               \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
     let (status, body, goes_on) = match lists {
         None | Some(Lists::Waiting) => return,
+        Some(Lists::Of(objects)) if query.contains("limit=") => {
+            (200, page(&objects, &query), false)
+        }
         Some(Lists::Of(objects)) => {
-            let end = "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\",\
-                       \"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
             let objects: String = objects.iter().map(added).collect();
             (200, objects + end, true)
+        }
+        Some(Lists::Deleting(objects, deleted)) => {
+            let objects: String = objects.iter().map(added).collect();
+            let deleted = deleted.iter().map(|object| event("DELETED", object));
+            (200, objects + end + &deleted.collect::<String>(), false)
         }
         Some(Lists::Breaking(object)) => (200, added(&object), false),
         Some(Lists::Denied) => {

@@ -204,3 +204,59 @@ async fn a_secret_that_can_not_be_listed_keeps_no_other_service_waiting() {
     let reported = watching.until("synced").await;
     assert_eq!(reported, ["+Service shop/web", "synced"]);
 }
+
+/// Slices of a megabyte each.
+fn big(slices: usize) -> Vec<String> {
+    let endpoint = format!(
+        r#"{{"addresses": ["10.0.0.1"], "targetRef": {{"name": "{}"}}}}"#,
+        "x".repeat(1 << 20)
+    );
+    let slice = |number: usize| {
+        SLICE
+            .replace("web-1", &format!("web-{number:02}"))
+            .replace(
+                r#""endpoints": []"#,
+                &format!(r#""endpoints": [{endpoint}]"#),
+            )
+            .replace('\n', " ")
+    };
+    (0..slices).map(slice).collect()
+}
+
+#[tokio::test]
+async fn a_page_of_a_list_that_is_long_is_asked_for_in_parts() {
+    let fake = Fake::start(&[("endpointslices", Lists::Of(big(40)))]).await;
+    let config = SourceConfig {
+        streaming: false,
+        ..at_once()
+    };
+    let mut watching = watch_as(&fake, config, None).await;
+    watching.until("synced").await;
+    assert_eq!(
+        fake.paged("endpointslices"),
+        ["limit=500", "limit=125", "limit=31", "limit=62&continue=31"]
+            .map(|page| format!("labelSelector=kubernetes.io%2Fservice-name&{page}"))
+    );
+}
+
+#[tokio::test]
+async fn what_was_refused_for_lack_of_room_is_listed_again_when_a_watch_ends_and_there_is_some() {
+    let all = big(16);
+    let fake = Fake::start(&[("endpointslices", Lists::Of(all.clone()))]).await;
+    let mut watching = watch_as(&fake, at_once(), None).await;
+    let reported = watching.until("synced").await;
+    let is_there = |name: &str| reported.iter().any(|word| word == name);
+    assert!(is_there("+Slice shop/web-14") && !is_there("+Slice shop/web-15"));
+    drop(watching);
+
+    fake.set(
+        "endpointslices",
+        Lists::Deleting(all.clone(), vec![all[0].clone()]),
+    );
+    let mut watching = watch_as(&fake, at_once(), None).await;
+    watching.until("-Slice shop/web-00").await;
+    fake.set("endpointslices", Lists::Of(all[1..].to_vec()));
+    // Once before, once at the second start, and then because of the room.
+    asked(&fake, "endpointslices", 3).await;
+    watching.until("+Slice shop/web-15").await;
+}

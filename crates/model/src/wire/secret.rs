@@ -25,8 +25,8 @@ const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";
 
-/// The most of a chain or a key that is kept. Clients refuse chains of half of that, and a namespace
-/// may have hundreds of Secrets.
+/// The most of a chain or a key that is kept: chains are some KiB long, and a namespace may have
+/// hundreds of Secrets.
 const LONGEST: usize = 64 * 1024;
 
 /// The same for authorities: as many as browsers trust.

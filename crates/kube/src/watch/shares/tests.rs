@@ -1,0 +1,295 @@
+use std::collections::BTreeMap;
+
+use landfall_model::rows::{OwnershipFields, SliceRow};
+use landfall_testkit::{slice, svc};
+
+use super::*;
+use crate::watch::kind::{Object, Outcome, Version};
+use crate::watch::known::Known;
+
+/// What receives the facts: it keeps rows as the World does.
+#[derive(Default)]
+struct Receiver {
+    rows: BTreeMap<ServiceKey, (Fact, usize)>,
+    problems: BTreeMap<Arc<str>, Vec<Reason>>,
+}
+
+// === impl Receiver ===
+
+impl Receiver {
+    fn take(&mut self, fact: Fact) {
+        match &fact {
+            Fact::Service(row) => {
+                let size = PackedService::of(row).size();
+                self.rows.insert(row.key.clone(), (fact, size));
+            }
+            Fact::Slice(row) => {
+                let size = PackedSlice::of(row).size();
+                self.rows.insert(row.key.clone(), (fact, size));
+            }
+            Fact::ServiceGone(key) | Fact::SliceGone(key) => {
+                self.rows.remove(key).unwrap();
+            }
+            Fact::SourceProblems { part, reasons } if reasons.is_empty() => {
+                self.problems.remove(part).unwrap();
+            }
+            Fact::SourceProblems { part, reasons } => {
+                self.problems.insert(part.clone(), reasons.clone());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The bytes that the rows of a namespace take.
+    fn bytes(&self, namespace: &str) -> usize {
+        let rows = self.rows.iter();
+        let rows = rows.filter(|(key, _)| key.namespace() == namespace);
+        rows.map(|(_, (_, size))| size).sum()
+    }
+
+    fn service(&self, name: &str) -> Option<&ServiceRow> {
+        match &self.rows.get(&key(name))?.0 {
+            Fact::Service(row) => Some(row),
+            _ => None,
+        }
+    }
+
+    /// The Services and slices that are kept as they are.
+    fn whole(&self) -> Vec<&str> {
+        let rows = self.rows.iter();
+        let whole = rows.filter(|(_, (fact, _))| match fact {
+            Fact::Service(row) => row.faults.is_empty(),
+            _ => true,
+        });
+        whole.map(|(key, _)| key.name()).collect()
+    }
+
+    fn reasons(&self) -> Vec<&Reason> {
+        self.problems.values().flatten().collect()
+    }
+}
+
+fn key(name: &str) -> ServiceKey {
+    ServiceKey::new("shop", name)
+}
+
+fn object(fact: Fact, version: u64, left_out: Vec<Reason>) -> Object {
+    let key = match &fact {
+        Fact::Service(row) => row.key.clone(),
+        Fact::Slice(row) => row.key.clone(),
+        other => panic!("{other:?}"),
+    };
+    let version = version.to_string();
+    Object {
+        key,
+        version: Version::of(&version),
+        resume_from: version,
+        outcome: Outcome::Row(fact),
+        left_out,
+    }
+}
+
+fn known(kind: Kind, most: usize) -> (Known, Receiver) {
+    (Known::with(kind, Shares::of(most)), Receiver::default())
+}
+
+fn apply(known: &mut Known, receiver: &mut Receiver, fact: Fact, version: u64) {
+    known.apply(object(fact, version, Vec::new()), |fact| {
+        receiver.take(fact);
+    });
+}
+
+/// A Service that carries so many bytes in an annotation of ours.
+fn service(name: &str, bytes: usize) -> Fact {
+    let service = svc(name).in_namespace("shop").port(80);
+    let text = "x".repeat(bytes);
+    Fact::Service(service.annotated("landfall.dev/endpoints", &text).row())
+}
+
+/// A slice of one endpoint whose pod has a name of so many bytes.
+fn endpoints(name: &str, bytes: usize) -> Fact {
+    let row = slice("web").named(name).pod(&"x".repeat(bytes), "10.0.0.1");
+    let row = SliceRow {
+        key: key(name),
+        service: key("web"),
+        ..SliceRow::clone(&row.row())
+    };
+    Fact::Slice(Arc::new(row))
+}
+
+#[test]
+fn what_one_namespace_carries_is_bounded_and_others_are_read_whole() {
+    let (mut services, mut receiver) = known(Kind::Services, BYTES_PER_NAMESPACE);
+    for number in 0..200 {
+        let fact = service(&format!("s{number}"), 256 << 10);
+        apply(&mut services, &mut receiver, fact, 1);
+    }
+    let bytes = receiver.bytes("shop");
+    assert!(bytes <= BYTES_PER_NAMESPACE * 5 / 4, "{bytes}");
+    assert!(bytes > BYTES_PER_NAMESPACE / 2, "{bytes}");
+    // Each is known, and says why it is not served.
+    assert_eq!(receiver.rows.len(), 200);
+    let other = svc("web").in_namespace("other").port(80).row();
+    apply(
+        &mut services,
+        &mut receiver,
+        Fact::Service(other.clone()),
+        1,
+    );
+    let (kept, _) = &receiver.rows[&other.key];
+    assert!(matches!(kept, Fact::Service(row) if *row == other));
+
+    let (mut slices, mut receiver) = known(Kind::Slices, BYTES_PER_NAMESPACE);
+    for number in 0..200 {
+        let fact = endpoints(&format!("s{number}"), 1 << 20);
+        apply(&mut slices, &mut receiver, fact, 1);
+    }
+    let bytes = receiver.bytes("shop");
+    assert!(bytes <= BYTES_PER_NAMESPACE, "{bytes}");
+    assert_eq!(receiver.rows.len(), 15);
+}
+
+#[test]
+fn many_small_objects_count_with_what_they_take_beside_their_bytes() {
+    let (mut slices, mut receiver) = known(Kind::Slices, 100 * (ROW + 100));
+    for number in 0..1000 {
+        apply(
+            &mut slices,
+            &mut receiver,
+            endpoints(&format!("s{number}"), 1),
+            1,
+        );
+    }
+    assert!(receiver.rows.len() <= 140, "{}", receiver.rows.len());
+    let named = |secrets: &str| {
+        let service = svc("web").in_namespace("shop").port(443);
+        let service = service.annotated("landfall.dev/tls-secret", secrets);
+        weight(&service.row())
+    };
+    assert!(named("a,b,c") >= named("a") + 2 * SECRET);
+}
+
+#[test]
+fn a_service_over_the_limit_is_refused_with_a_reason_and_keeps_what_it_holds() {
+    let (mut services, mut receiver) = known(Kind::Services, 16 << 10);
+    apply(&mut services, &mut receiver, service("big", 12 << 10), 1);
+    assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
+    let held = svc("held").in_namespace("shop").port(80).port(81);
+    let held = held.holding("192.0.2.1").labelled("app", "web");
+    let held = held.annotated("landfall.dev/drain", &"x".repeat(4 << 10));
+    let held = held.with(|row| row.finalized = true).row();
+    apply(&mut services, &mut receiver, Fact::Service(held.clone()), 1);
+    let kept = receiver.service("held").unwrap();
+    assert_eq!(kept.faults[0].code, Code::LimitReached);
+    assert_eq!(kept.faults.len(), 1);
+    assert_eq!(
+        OwnershipFields::from(kept),
+        OwnershipFields::from(&*held),
+        "it is whose it was"
+    );
+    assert_eq!((&kept.status, &kept.uid), (&held.status, &held.uid));
+    assert!(kept.annotations.is_empty() && kept.labels.is_empty());
+    // The operator is notified once.
+    apply(&mut services, &mut receiver, service("more", 4 << 10), 1);
+    let [reason] = receiver.reasons()[..] else {
+        panic!("{:?}", receiver.problems)
+    };
+    assert!(reason.message.contains("namespace shop"), "{reason}");
+    assert_eq!(reason.code, Code::LimitReached);
+
+    // Edits that need less than there is are read at once.
+    apply(&mut services, &mut receiver, service("more", 10), 2);
+    assert_eq!(receiver.whole(), ["big", "more"]);
+    services.delete(&held.key, |fact| receiver.take(fact));
+    assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
+}
+
+#[test]
+fn what_takes_no_more_than_before_is_read_at_the_limit_too() {
+    let (mut slices, mut receiver) = known(Kind::Slices, 4 << 10);
+    apply(&mut slices, &mut receiver, endpoints("a", 1 << 10), 1);
+    apply(&mut slices, &mut receiver, endpoints("b", 1 << 10), 1);
+    apply(&mut slices, &mut receiver, endpoints("c", 4 << 10), 1);
+    assert_eq!(receiver.whole(), ["a", "b"]);
+    apply(&mut slices, &mut receiver, endpoints("a", 1 << 10), 2);
+    assert_eq!(receiver.whole(), ["a", "b"]);
+    // Not as it was: its endpoints may belong to others by now.
+    apply(&mut slices, &mut receiver, endpoints("b", 4 << 10), 2);
+    assert_eq!(receiver.whole(), ["a"]);
+    apply(&mut slices, &mut receiver, endpoints("b", 1 << 10), 3);
+    assert_eq!(receiver.whole(), ["a", "b"]);
+}
+
+#[test]
+fn what_was_refused_is_read_by_the_next_list_once_there_is_room() {
+    for kind in [Kind::Services, Kind::Slices] {
+        let make = |name: &str, bytes: usize| match kind {
+            Kind::Services => service(name, bytes),
+            _ => endpoints(name, bytes),
+        };
+        let (mut known, mut receiver) = known(kind.clone(), 16 << 10);
+        for name in ["a", "b", "c"] {
+            apply(&mut known, &mut receiver, make(name, 7 << 10), 1);
+        }
+        assert_eq!(receiver.whole(), ["a", "b"]);
+        assert!(!known.take_freed(), "there is no more room than before");
+        known.delete(&key("a"), |fact| receiver.take(fact));
+        assert!(known.take_freed() && !known.take_freed());
+        known.begin_listing();
+        for name in ["b", "c"] {
+            apply(&mut known, &mut receiver, make(name, 7 << 10), 1);
+        }
+        known.end_listing(|fact| receiver.take(fact));
+        assert_eq!(receiver.whole(), ["b", "c"]);
+        assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
+        known.delete(&key("b"), |fact| receiver.take(fact));
+        assert!(!known.take_freed(), "nothing waits for it");
+    }
+}
+
+#[test]
+fn of_services_without_number_that_hold_nothing_only_some_are_refused_with_a_reason() {
+    let (mut services, mut receiver) = known(Kind::Services, 64 << 10);
+    for number in 0..1000 {
+        let fact = service(&format!("s{number:03}"), 100);
+        apply(&mut services, &mut receiver, fact, 1);
+    }
+    let (rows, whole) = (receiver.rows.len(), receiver.whole().len());
+    assert!(
+        rows > whole && rows < 250,
+        "{rows} rows, {whole} of them whole"
+    );
+    // What may have something is known in any case: as one that is gone it would be removed.
+    let held = svc("held")
+        .in_namespace("shop")
+        .port(80)
+        .holding("192.0.2.1");
+    let held = held.annotated("landfall.dev/drain", &"x".repeat(100)).row();
+    apply(&mut services, &mut receiver, Fact::Service(held), 1);
+    assert!(receiver.service("held").is_some());
+    assert_eq!(receiver.reasons().len(), 1);
+    services.forget_all(|fact| receiver.take(fact));
+    assert!(receiver.rows.is_empty() && receiver.problems.is_empty());
+}
+
+#[test]
+fn of_slices_with_problems_a_namespace_has_few_that_are_reported() {
+    let (mut slices, mut receiver) = known(Kind::Slices, BYTES_PER_NAMESPACE);
+    let problems = |count| vec![Reason::error(Code::InvalidField, "not an address"); count];
+    for number in 0..1000 {
+        let fact = endpoints(&format!("s{number:03}"), 1);
+        let object = object(fact, 1, problems(1000));
+        slices.apply(object, |fact| receiver.take(fact));
+    }
+    assert_eq!(receiver.rows.len(), 1000);
+    assert_eq!(receiver.problems.len(), FAULTY);
+    assert_eq!(receiver.reasons().len(), FAULTY * FAULTY);
+    // One that is corrected leaves its place to another.
+    apply(&mut slices, &mut receiver, endpoints("s000", 1), 2);
+    assert_eq!(receiver.problems.len(), FAULTY - 1);
+    let object = object(endpoints("s999", 1), 2, problems(1));
+    slices.apply(object, |fact| receiver.take(fact));
+    assert_eq!(receiver.problems.len(), FAULTY);
+    slices.forget_all(|fact| receiver.take(fact));
+    assert!(receiver.problems.is_empty());
+}
