@@ -235,7 +235,12 @@ impl<'a> Reader<'a> {
         mut read: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<Vec<T>> {
         let count = self.count()?;
-        (0..count).map(|_| read(self)).collect()
+        // Each takes a byte at least. Collected, one value would get the room of four.
+        let mut list = Vec::with_capacity(count.min(self.0.len()));
+        for _ in 0..count {
+            list.push(read(self)?);
+        }
+        Some(list)
     }
 
     pub(super) fn map(&mut self) -> Option<BTreeMap<String, String>> {
@@ -306,6 +311,20 @@ mod tests {
             assert!(bytes.len() <= most, "{text}: {}", bytes.len());
             assert_eq!(Reader::new(&bytes).id().as_deref(), Some(text));
         }
+    }
+
+    #[test]
+    fn a_list_has_no_more_room_than_its_values_need() {
+        let mut writer = Writer::new();
+        writer.list(&[7_u8], |to, byte| to.byte(*byte));
+        let bytes = writer.finish();
+        let list = Reader::new(&bytes).list(Reader::byte).unwrap();
+        assert_eq!((list.capacity(), list.as_slice()), (1, [7].as_slice()));
+        // A count that the bytes do not bear out.
+        assert_eq!(
+            Reader::new(&[0xff, 0xff, 0xff, 0x7f]).list(Reader::byte),
+            None
+        );
     }
 
     #[test]
