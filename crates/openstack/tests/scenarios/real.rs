@@ -531,13 +531,13 @@ impl Real {
         // Longer than the controller ever waits before it looks whether Octavia is done.
         const QUIET: Duration = Duration::from_secs(11);
         let begun = Instant::now();
-        let (mut last, mut since) = ((0, 0), Instant::now());
+        let (mut last, mut since, mut quiet) = ((0, 0), Instant::now(), QUIET);
         while begun.elapsed() < SOON {
             tokio::time::sleep(Duration::from_millis(200)).await;
             let now = (self.calls.count(), written());
             if now != last || self.calls.under_way() > 0 {
                 (last, since) = (now, Instant::now());
-            } else if since.elapsed() >= QUIET {
+            } else if since.elapsed() >= quiet {
                 let project = self.project().clone();
                 if !HANDS
                     .spawn(async move { is_busy(&project).await.unwrap() })
@@ -546,7 +546,8 @@ impl Real {
                 {
                     return;
                 }
-                since = Instant::now();
+                // On a slow cloud the answers come late, too: the next poll may be over it by that.
+                (since, quiet) = (Instant::now(), QUIET * 2);
             }
         }
     }
