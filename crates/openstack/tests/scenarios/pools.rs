@@ -8,7 +8,7 @@ use landfall_testkit::openstack::Settle;
 use serde_json::{Value, json};
 
 use crate::create::web;
-use crate::rig::stage::Stage;
+use crate::rig::stage::{Stage, is_real};
 use crate::rig::{Picture, Rig};
 use crate::written::{Watch, annotate, bodies, refusal, remove, short};
 
@@ -215,17 +215,31 @@ async fn l27_affinity_comes_and_goes_by_one_write_each() {
     rig.forget();
     rig.apply(web().affinity(Duration::from_secs(10_800))).await;
     assert_eq!(
-        bodies(&rig, "PUT", "pools"),
+        changes_of_pools(&rig),
         [json!({"session_persistence": {"type": "SOURCE_IP"}})]
     );
     rig.forget();
     rig.apply(web()).await;
     assert_eq!(
-        bodies(&rig, "PUT", "pools"),
+        changes_of_pools(&rig),
         [json!({"session_persistence": null})]
     );
-    assert_eq!(rig.writes().len(), 1);
+    assert_eq!(rig.writes().len(), bodies(&rig, "PUT", "pools").len());
     is_at_rest(&mut rig).await;
+}
+
+/// Returns the bodies of all changes of pools, without the one that repairs a pool. The driver of
+/// OVN (11.0.0) answers a change of the affinity alone with ERROR after it has applied it (it reads
+/// an `admin_state_up` that the request does not have), and so the next pass writes once more.
+fn changes_of_pools(rig: &Rig) -> Vec<Value> {
+    let mut changes = bodies(rig, "PUT", "pools");
+    if is_real() && rig.sim.is_ovn() && changes.len() == 2 {
+        assert_eq!(
+            changes.pop(),
+            Some(json!({"name": "pool_0_kube_service_c1_default_web"}))
+        );
+    }
+    changes
 }
 
 // === Members ===

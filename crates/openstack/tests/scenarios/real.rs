@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, Once, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,8 @@ struct CallsState {
     lines: Mutex<Vec<Line>>,
     forgotten: AtomicUsize,
     under_way: AtomicUsize,
+    /// Whether the last answer showed something in the works: the controller will ask again.
+    awaits: AtomicBool,
 }
 
 /// A call, and whether it was refused because Octavia was not done yet with the change before: that
@@ -246,9 +248,7 @@ impl Real {
             Box::pin(async move {
                 let ticket = ticket;
                 let answer = network.answer(request).await?;
-                if answer.status() == http::StatusCode::CONFLICT {
-                    ticket.refused(answer.body());
-                }
+                ticket.answered(&answer);
                 Ok(answer)
             })
         }));
@@ -531,13 +531,15 @@ impl Real {
         // Longer than the controller ever waits before it looks whether Octavia is done.
         const QUIET: Duration = Duration::from_secs(11);
         let begun = Instant::now();
-        let (mut last, mut since, mut quiet) = ((0, 0), Instant::now(), QUIET);
+        let (mut last, mut since, mut waits) = ((0, 0), Instant::now(), false);
         while begun.elapsed() < SOON {
             tokio::time::sleep(Duration::from_millis(200)).await;
             let now = (self.calls.count(), written());
+            // On a busy machine answers come late, and so does the next poll.
+            let late = if waits || self.calls.awaits() { 3 } else { 1 };
             if now != last || self.calls.under_way() > 0 {
                 (last, since) = (now, Instant::now());
-            } else if since.elapsed() >= quiet {
+            } else if since.elapsed() >= QUIET * late {
                 let project = self.project().clone();
                 if !HANDS
                     .spawn(async move { is_busy(&project).await.unwrap() })
@@ -546,8 +548,7 @@ impl Real {
                 {
                     return;
                 }
-                // On a slow cloud the answers come late, too: the next poll may be over it by that.
-                (since, quiet) = (Instant::now(), QUIET * 2);
+                (since, waits) = (Instant::now(), true);
             }
         }
     }
@@ -710,14 +711,24 @@ impl Calls {
     fn under_way(&self) -> usize {
         self.0.under_way.load(Ordering::SeqCst)
     }
+
+    fn awaits(&self) -> bool {
+        self.0.awaits.load(Ordering::SeqCst)
+    }
 }
 
 impl Ticket {
-    fn refused(&self, body: &[u8]) {
-        let said = String::from_utf8_lossy(body);
-        let too_early = TOO_EARLY.iter().any(|words| said.contains(words));
-        if let Some(line) = self.0.lines().get_mut(self.1) {
-            line.too_early = too_early;
+    fn answered(&self, answer: &http::Response<bytes::Bytes>) {
+        let said = String::from_utf8_lossy(answer.body());
+        let refused = answer.status() == http::StatusCode::CONFLICT;
+        let mut lines = self.0.lines();
+        let Some(line) = lines.get_mut(self.1) else {
+            return;
+        };
+        line.too_early = refused && TOO_EARLY.iter().any(|words| said.contains(words));
+        let pending = said.contains(PENDING);
+        if pending || line.call.starts_with("GET /v2/lbaas/loadbalancers") {
+            self.0.0.awaits.store(pending, Ordering::SeqCst);
         }
     }
 }
