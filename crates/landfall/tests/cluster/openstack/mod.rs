@@ -3,6 +3,8 @@
 mod command_line;
 mod guide;
 mod kills;
+#[cfg(feature = "reference")]
+mod neighbours;
 mod picture;
 #[cfg(feature = "reference")]
 mod reference;

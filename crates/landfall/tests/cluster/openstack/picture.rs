@@ -6,6 +6,7 @@ use landfall_testkit::stack::{Project, Service};
 use serde_json::Value;
 
 /// Everything that load balancers are made of.
+#[derive(Debug)]
 pub struct Picture {
     pub balancers: Vec<Value>,
     pub listeners: Vec<Value>,

@@ -18,8 +18,8 @@ use crate::speakers::Running;
 const ENSURED: &str = "EnsuredLoadBalancer";
 
 /// How requests to the cloud name their sender.
-const REFERENCE: &str = "openstack-cloud-controller-manager/";
-const LANDFALL: &str = "landfall/";
+pub const REFERENCE: &str = "openstack-cloud-controller-manager/";
+pub const LANDFALL: &str = "landfall/";
 
 const NAMES: [&str; 2] = ["ranges", "proxy"];
 
@@ -49,15 +49,19 @@ spec:
 "#;
 
 /// The controller of cloud-provider-openstack, with the `cloud.conf` of Landfall's.
-fn start(scene: &Scene, program: &CloudProviderOpenStack) -> Running {
-    let home = scene.bed.cluster.directory();
+pub fn start(bed: &Bed, program: &CloudProviderOpenStack, cluster: &str) -> Running {
+    let home = bed.cluster.directory();
     let log = home.join("reference.log");
     let log = File::options().create(true).append(true).open(log);
     let mut command = Command::new(&program.controller);
     command
-        .args(["--kubeconfig", text(scene.bed.cluster.admin())])
+        .args(["--kubeconfig", text(bed.cluster.admin())])
         .args(["--cloud-provider=openstack", "--cloud-config=cloud.conf"])
-        .args(["--cluster-name=c1", "--controllers=service-lb-controller"])
+        .args([
+            "--cluster-name",
+            cluster,
+            "--controllers=service-lb-controller",
+        ])
         .args(["--leader-elect=false", "--secure-port=0", "--v=2"])
         .args(["--use-service-account-credentials=false"])
         .env_clear()
@@ -67,11 +71,11 @@ fn start(scene: &Scene, program: &CloudProviderOpenStack) -> Running {
 }
 
 /// How often it has reported that of each Service.
-async fn reports(bed: &Bed) -> [u64; 2] {
+pub async fn reports<const N: usize>(bed: &Bed, names: [&str; N]) -> [u64; N] {
     let events = bed.kubectl().get(&["-n", &bed.namespace, "events"]).await;
     let events = events.unwrap();
     let events = events["items"].as_array().unwrap();
-    NAMES.map(|name| {
+    names.map(|name| {
         let is_of = |it: &&Value| it["reason"] == ENSURED && it["involvedObject"]["name"] == name;
         let of = events.iter().filter(is_of);
         of.map(|it| it["count"].as_u64().unwrap_or(1)).sum()
@@ -79,10 +83,10 @@ async fn reports(bed: &Bed) -> [u64; 2] {
 }
 
 /// Waits until it has reported that again of each Service.
-async fn until_ensured(bed: &Bed, since: [u64; 2]) {
+pub async fn until_ensured<const N: usize>(bed: &Bed, names: [&str; N], since: [u64; N]) {
     let began = Instant::now();
     loop {
-        let now = reports(bed).await;
+        let now = reports(bed, names).await;
         if now.iter().zip(since).all(|(now, since)| *now > since) {
             return;
         }
@@ -116,9 +120,9 @@ async fn what_the_reference_has_made_is_taken_over_and_given_back_without_a_writ
     let program = CloudProviderOpenStack::find().await.unwrap();
     let scene = Scene::open("reference").await;
     scene.configure("perService");
-    let mut reference = start(&scene, &program);
+    let mut reference = start(&scene.bed, &program, "c1");
     scene.bed.apply(SERVICES).await;
-    until_ensured(&scene.bed, [0; 2]).await;
+    until_ensured(&scene.bed, NAMES, [0; 2]).await;
     reference.kill();
     let made = Picture::of(scene.project()).await;
     assert_eq!(made.balancers.len(), NAMES.len());
@@ -145,10 +149,10 @@ async fn what_the_reference_has_made_is_taken_over_and_given_back_without_a_writ
     assert_eq!(taken, Vec::<String>::new());
     assert_eq!(published(&scene.bed).await, given);
 
-    let before = reports(&scene.bed).await;
+    let before = reports(&scene.bed, NAMES).await;
     let mark = stack.mark().await.unwrap();
-    let mut reference = start(&scene, &program);
-    until_ensured(&scene.bed, before).await;
+    let mut reference = start(&scene.bed, &program, "c1");
+    until_ensured(&scene.bed, NAMES, before).await;
     let returned = writes(&scene, &mark, REFERENCE).await;
     assert_eq!(returned, Vec::<String>::new());
     assert_eq!(published(&scene.bed).await, given);

@@ -83,11 +83,16 @@ impl Scene {
 
     /// The same for the controller of another cluster in the project, which has the same name.
     pub fn configure_for(&self, bed: &Bed, security_groups: &str) {
+        self.configure_as(bed, security_groups, "c1");
+    }
+
+    /// The same for a cluster of this name.
+    pub fn configure_as(&self, bed: &Bed, security_groups: &str, cluster: &str) {
         let conf = self.project().cloud_conf() + "manage-security-groups=true\n";
         let conf = bed.write("cloud.conf", &conf);
         let config = format!(
             "instances:\n- name: cloud\n  default: true\n  provider:\n    kind: openstack\n    \
-             cloudConf: {}\n    clusterName: c1\n    securityGroups: {security_groups}\n",
+             cloudConf: {}\n    clusterName: {cluster}\n    securityGroups: {security_groups}\n",
             text(&conf)
         );
         bed.write("landfall.yaml", &config);
