@@ -48,6 +48,9 @@ pub type Wanted<'a> = &'a dyn Fn(&Picture) -> bool;
 /// failed for the first time.
 const QUIET: Duration = Duration::from_secs(8);
 
+/// How long a first call is waited for.
+const FIRST: Duration = Duration::from_secs(30);
+
 /// How long anything is waited for where nothing else is said.
 pub const DEADLINE: Duration = Duration::from_secs(1200);
 
@@ -114,10 +117,11 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Starts it, and waits for its first call.
+    /// Starts it, and waits for its first call; not for long, since the reference makes none for its
+    /// project as long as it has no Service.
     pub async fn start(&mut self, begun: &Begun) -> anyhow::Result<()> {
         self.running = Some(self.program.start(&self.cluster)?);
-        while begun.at.elapsed() < DEADLINE && self.count(begun).await? == 0 {
+        while begun.at.elapsed() < FIRST && self.count(begun).await? == 0 {
             self.still_runs()?;
             tokio::time::sleep(self.cloud.look()).await;
         }
