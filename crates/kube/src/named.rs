@@ -8,7 +8,7 @@ use landfall_model::{ServiceKey, dialect, wire};
 
 /// Returns how many Secrets are watched for a Service, or would be.
 pub(crate) fn count(row: &ServiceRow) -> usize {
-    now(row).len() + accepted(row).len()
+    now(row).union(&accepted(row)).count()
 }
 
 /// Returns the Secrets of the newest version.

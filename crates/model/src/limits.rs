@@ -6,10 +6,15 @@ const WATCHES: u64 = 8;
 /// Where these are less than what is asked for, a namespace may have this part of them.
 const NAMESPACE: usize = 4;
 
-/// The memory that all Services of one namespace may take, and its EndpointSlices as well: far more
-/// than the largest namespaces that Kubernetes is tested with need (5,000 Services; 150,000 pods in
-/// all), so that it is no option.
-pub const BYTES_PER_NAMESPACE: usize = 16 << 20;
+/// The memory that all Services of one namespace may take: 20,000 of usual size, each with its
+/// status, the version that was accepted and a Secret. That is far more than the largest namespaces
+/// that Kubernetes is tested with need (5,000 Services), so that it is no option.
+pub const BYTES_OF_SERVICES: usize = 72 << 20;
+
+/// The memory that all EndpointSlices of one namespace may take, those of Services without a load
+/// balancer as well: 40,000 slices with 150,000 endpoints, which are as many pods as Kubernetes is
+/// tested with.
+pub const BYTES_OF_SLICES: usize = 32 << 20;
 
 /// Limits of `landfall.yaml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

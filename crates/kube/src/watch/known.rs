@@ -34,7 +34,8 @@ struct Entry {
 
 impl Known {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self::with(kind, Shares::default())
+        let shares = Shares::new(&kind);
+        Self::with(kind, shares)
     }
 
     pub(super) fn with(kind: Kind, shares: Shares) -> Self {

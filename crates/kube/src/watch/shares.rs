@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
-use landfall_model::limits::BYTES_PER_NAMESPACE;
+use landfall_model::limits::{BYTES_OF_SERVICES, BYTES_OF_SLICES};
 use landfall_model::reason::{Code, Reason};
-use landfall_model::rows::{Fact, PackedService, PackedSlice, ServiceRow};
+use landfall_model::rows::{Fact, PackedService, PackedSlice, ServiceRow, SliceRow};
 
 use super::kind::Kind;
 use crate::named;
@@ -59,13 +59,15 @@ pub(super) struct Kept {
 
 // === impl Shares ===
 
-impl Default for Shares {
-    fn default() -> Self {
-        Self::of(BYTES_PER_NAMESPACE)
-    }
-}
-
 impl Shares {
+    /// Gives each namespace what is usual for objects of a kind.
+    pub(super) fn new(kind: &Kind) -> Self {
+        Self::of(match kind {
+            Kind::Slices => BYTES_OF_SLICES,
+            _ => BYTES_OF_SERVICES,
+        })
+    }
+
     /// Gives each namespace so many bytes.
     pub(super) fn of(most: usize) -> Self {
         Self {
@@ -97,7 +99,7 @@ impl Shares {
                 (Kept::refused(0), None)
             }
             Fact::Slice(row) => {
-                let bytes = PackedSlice::of(&row).size() + ROW;
+                let bytes = weight_of_slice(&row);
                 if self.fits(row.key.namespace(), bytes, before, self.most) {
                     return (Kept::whole(bytes), Some(Fact::Slice(row)));
                 }
@@ -243,6 +245,10 @@ impl Kept {
 /// How many bytes a Service takes.
 fn weight(row: &ServiceRow) -> usize {
     PackedService::of(row).size() + ROW + named::count(row) * SECRET
+}
+
+fn weight_of_slice(row: &SliceRow) -> usize {
+    PackedSlice::of(row).size() + ROW
 }
 
 #[cfg(test)]

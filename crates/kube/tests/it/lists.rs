@@ -241,12 +241,12 @@ async fn a_page_of_a_list_that_is_long_is_asked_for_in_parts() {
 
 #[tokio::test]
 async fn what_was_refused_for_lack_of_room_is_listed_again_when_a_watch_ends_and_there_is_some() {
-    let all = big(16);
+    let all = big(32);
     let fake = Fake::start(&[("endpointslices", Lists::Of(all.clone()))]).await;
     let mut watching = watch_as(&fake, at_once(), None).await;
     let reported = watching.until("synced").await;
     let is_there = |name: &str| reported.iter().any(|word| word == name);
-    assert!(is_there("+Slice shop/web-14") && !is_there("+Slice shop/web-15"));
+    assert!(is_there("+Slice shop/web-30") && !is_there("+Slice shop/web-31"));
     drop(watching);
 
     fake.set(
@@ -258,5 +258,5 @@ async fn what_was_refused_for_lack_of_room_is_listed_again_when_a_watch_ends_and
     fake.set("endpointslices", Lists::Of(all[1..].to_vec()));
     // Once before, once at the second start, and then because of the room.
     asked(&fake, "endpointslices", 3).await;
-    watching.until("+Slice shop/web-15").await;
+    watching.until("+Slice shop/web-31").await;
 }

@@ -1,11 +1,18 @@
 use std::collections::BTreeMap;
 
-use landfall_model::rows::{OwnershipFields, SliceRow};
+use landfall_model::recorded::vouch;
+use landfall_model::rows::OwnershipFields;
+use landfall_model::status::{ACCEPTED_VERSION, INSTANCE};
+use landfall_model::wire;
 use landfall_testkit::{slice, svc};
+use serde_json::json;
 
 use super::*;
 use crate::watch::kind::{Object, Outcome, Version};
 use crate::watch::known::Known;
+
+/// The limit in most tests.
+const MOST: usize = 16 << 20;
 
 /// What receives the facts: it keeps rows as the World does.
 #[derive(Default)]
@@ -119,14 +126,14 @@ fn endpoints(name: &str, bytes: usize) -> Fact {
 
 #[test]
 fn what_one_namespace_carries_is_bounded_and_others_are_read_whole() {
-    let (mut services, mut receiver) = known(Kind::Services, BYTES_PER_NAMESPACE);
+    let (mut services, mut receiver) = known(Kind::Services, MOST);
     for number in 0..200 {
         let fact = service(&format!("s{number}"), 256 << 10);
         apply(&mut services, &mut receiver, fact, 1);
     }
     let bytes = receiver.bytes("shop");
-    assert!(bytes <= BYTES_PER_NAMESPACE * 5 / 4, "{bytes}");
-    assert!(bytes > BYTES_PER_NAMESPACE / 2, "{bytes}");
+    assert!(bytes <= MOST * 5 / 4, "{bytes}");
+    assert!(bytes > MOST / 2, "{bytes}");
     // Each is known, and says why it is not served.
     assert_eq!(receiver.rows.len(), 200);
     let other = svc("web").in_namespace("other").port(80).row();
@@ -139,13 +146,13 @@ fn what_one_namespace_carries_is_bounded_and_others_are_read_whole() {
     let (kept, _) = &receiver.rows[&other.key];
     assert!(matches!(kept, Fact::Service(row) if *row == other));
 
-    let (mut slices, mut receiver) = known(Kind::Slices, BYTES_PER_NAMESPACE);
+    let (mut slices, mut receiver) = known(Kind::Slices, MOST);
     for number in 0..200 {
         let fact = endpoints(&format!("s{number}"), 1 << 20);
         apply(&mut slices, &mut receiver, fact, 1);
     }
     let bytes = receiver.bytes("shop");
-    assert!(bytes <= BYTES_PER_NAMESPACE, "{bytes}");
+    assert!(bytes <= MOST, "{bytes}");
     assert_eq!(receiver.rows.len(), 15);
 }
 
@@ -274,7 +281,7 @@ fn of_services_without_number_that_hold_nothing_only_some_are_refused_with_a_rea
 
 #[test]
 fn of_slices_with_problems_a_namespace_has_few_that_are_reported() {
-    let (mut slices, mut receiver) = known(Kind::Slices, BYTES_PER_NAMESPACE);
+    let (mut slices, mut receiver) = known(Kind::Slices, MOST);
     let problems = |count| vec![Reason::error(Code::InvalidField, "not an address"); count];
     for number in 0..1000 {
         let fact = endpoints(&format!("s{number:03}"), 1);
@@ -292,4 +299,122 @@ fn of_slices_with_problems_a_namespace_has_few_that_are_reported() {
     assert_eq!(receiver.problems.len(), FAULTY);
     slices.forget_all(|fact| receiver.take(fact));
     assert!(receiver.problems.is_empty());
+}
+
+/// A Service as the API server sends it, served by a cloud, with everything that is usual.
+fn usual(number: usize, more: &serde_json::Value) -> serde_json::Value {
+    let name = format!("storefront-checkout-{number:05}");
+    let uid = format!("7c1f0b5e-93a4-4f0e-8d3c-2b6e5a4{number:05}");
+    let mut object = json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": uid, "resourceVersion": "184467440",
+            "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+            "labels": {
+                "app.kubernetes.io/name": name, "app.kubernetes.io/instance": "checkout",
+                "app.kubernetes.io/version": "2.14.1", "app.kubernetes.io/component": "frontend",
+                "app.kubernetes.io/part-of": "storefront",
+                "app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "storefront-4.3.2",
+            },
+            "annotations": {
+                "meta.helm.sh/release-name": "checkout",
+                "landfall.dev/tls-secret": format!("{name}-tls"),
+                "loadbalancer.openstack.org/keep-floatingip": "true",
+            },
+            "managedFields": vec![json!({"manager": "helm", "fieldsV1": "x".repeat(1500)}); 2],
+        },
+        "spec": {
+            "type": "LoadBalancer", "clusterIP": "10.96.14.7", "clusterIPs": ["10.96.14.7"],
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster", "externalTrafficPolicy": "Cluster",
+            "ports": [
+                {"name": "http", "port": 80, "targetPort": "http", "nodePort": 30080,
+                    "protocol": "TCP"},
+                {"name": "https", "port": 443, "targetPort": "https", "nodePort": 30443,
+                    "protocol": "TCP", "appProtocol": "https"}],
+            "selector": {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": "checkout"},
+        },
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        object["metadata"]["labels"][key] = value.clone();
+    }
+    let marks = BTreeMap::from([
+        (ACCEPTED_VERSION.to_owned(), accepted_text(&object)),
+        (INSTANCE.to_owned(), "openstack".to_owned()),
+        (
+            "state.landfall.dev/load-balancer".to_owned(),
+            format!("v1 {uid} 2026-01-01T00:00:00 {}", "0f".repeat(32)),
+        ),
+        (
+            "loadbalancer.openstack.org/load-balancer-id".to_owned(),
+            uid.clone(),
+        ),
+        (
+            "loadbalancer.openstack.org/load-balancer-address".to_owned(),
+            "203.0.113.77".to_owned(),
+        ),
+    ]);
+    let said = |kind: &str, message: &str| {
+        json!({"type": kind, "status": "True", "reason": "Accepted", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 3})
+    };
+    object["status"] = json!({
+        "loadBalancer": {"ingress": [{"ip": "203.0.113.77", "ipMode": "VIP"}]},
+        "conditions": [
+            said("landfall.dev/Accepted", "every field and annotation is valid"),
+            said("landfall.dev/Addressed", "clients connect to 203.0.113.77"),
+            said("landfall.dev/Programmed", "traffic flows"),
+            said("landfall.dev/Recorded", &vouch(&uid, &marks).unwrap()),
+        ],
+    });
+    for (key, value) in marks {
+        object["metadata"]["annotations"][key] = value.into();
+    }
+    object
+}
+
+fn accepted_text(object: &serde_json::Value) -> String {
+    wire::accepted_to_text(&read(object)).unwrap()
+}
+
+fn read(object: &serde_json::Value) -> ServiceRow {
+    match Kind::Services
+        .validate(&object.to_string())
+        .unwrap()
+        .outcome
+    {
+        Outcome::Row(Fact::Service(row)) => Arc::unwrap_or_clone(row),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn twenty_thousand_usual_services_of_a_namespace_and_their_slices_are_read() {
+    let row = read(&usual(0, &json!({})));
+    assert_eq!(
+        row.status.marks.len(),
+        5,
+        "what it is usually recorded with"
+    );
+    assert_eq!(named::count(&row), 1);
+    let service = weight(&row);
+    assert!(service > 2000, "{service}");
+    assert!(service * 20_000 <= BYTES_OF_SERVICES, "{service} bytes");
+
+    let mut both = slice("storefront-checkout-00000").named("storefront-checkout-00000-x7k2p");
+    for number in 0..4 {
+        both = both.pod(
+            "storefront-checkout-7d9c5b8f6d-x7k2p",
+            &format!("10.244.1.{number}"),
+        );
+    }
+    let both = both.port("http", 8080).port("https", 8443).row();
+    let mut row = SliceRow::clone(&both);
+    for endpoint in &mut row.endpoints {
+        endpoint.node = Some("ip-10-0-12-34.eu-central-1.compute.internal".into());
+    }
+    // One of each family.
+    let bytes = weight_of_slice(&row);
+    assert!(bytes > 500, "{bytes}");
+    assert!(bytes * 2 * 20_000 <= BYTES_OF_SLICES, "{bytes} bytes");
 }
