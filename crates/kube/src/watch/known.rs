@@ -147,6 +147,11 @@ impl Known {
         self.shares.take_freed()
     }
 
+    #[cfg(test)]
+    pub(super) fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.objects.iter().count()
     }

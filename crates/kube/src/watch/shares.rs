@@ -2,17 +2,25 @@
 //!
 //! A tenant can write objects of megabytes, and without number. What is over the limit is not kept
 //! as it is; an object that takes no more than before is kept in any case, so that a namespace at
-//! its limit goes on to be served. Of a Service beyond it a row is left with its identity, what it
-//! holds and why it is refused; of an EndpointSlice nothing, because the endpoints of an older
-//! version may belong to others by now.
+//! its limit goes on to be served.
+//!
+//! Of a Service beyond it a row is left that says why it is refused, with what shows its owner,
+//! what it holds, and the short texts by which it is announced and will be removed. The version
+//! that was accepted before is served, so that the Service goes on to be counted with what it took.
+//! For those of usual size that serve there is more room: otherwise the order of the first list
+//! would decide which of them are read.
+//!
+//! Of an EndpointSlice beyond it the first endpoints are left, as many as there is room for, and
+//! not the older version, whose endpoints may belong to others by now.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use landfall_model::ServiceKey;
 use landfall_model::limits::{BYTES_OF_SERVICES, BYTES_OF_SLICES};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, PackedService, PackedSlice, ServiceRow, SliceRow};
+use landfall_model::status::{ACCEPTED_VERSION, INSTANCE, STATE_ANNOTATIONS};
+use landfall_model::{ServiceKey, wire};
 
 use super::kind::Kind;
 use crate::named;
@@ -23,8 +31,23 @@ const ROW: usize = 256;
 /// What each Secret takes that a Service names, even if there is no room to watch it.
 const SECRET: usize = 1024;
 
-/// This part of a share is added for what is left of Services that are refused: why they are.
+/// This part of a share is added for what is left of Services that are refused, and for those of
+/// usual size that serve.
 const FOR_REFUSED: usize = 4;
+
+/// No Service of usual size takes more.
+const USUAL: usize = 4096;
+
+/// What is left of the labels of a Service that is refused, and of its annotations as well: more
+/// than they usually take.
+const TEXTS: usize = 2048;
+
+/// What is left of its ports.
+const PORTS: usize = 32;
+
+/// The longest annotation that is taken for one of ours on a Service that is refused, although its
+/// status does not vouch for it: users can write them.
+const MARK: usize = 256;
 
 /// The objects of one namespace with problems that are reported. Each has so many lines of them at
 /// most.
@@ -51,6 +74,8 @@ struct Share {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kept {
     pub(super) bytes: u32,
+    /// A version of it was read as it is. That one counts as long as it may be what is served.
+    pub(super) read: bool,
     /// For lack of room it is not kept as it is.
     pub(super) refused: bool,
     /// Problems of it are reported.
@@ -81,32 +106,57 @@ impl Shares {
     /// kept of the version before, if one was sent.
     pub(super) fn admit(&self, fact: Fact, before: Kept, was_sent: bool) -> (Kept, Option<Fact>) {
         match fact {
-            Fact::Service(row) => {
-                let bytes = weight(&row);
-                if self.fits(row.key.namespace(), bytes, before, self.most) {
-                    return (Kept::whole(bytes), Some(Fact::Service(row)));
-                }
-                let rest = self.refuse(&row);
-                let bytes = weight(&rest);
-                let most = self.most + self.most / FOR_REFUSED;
-                // What may have something is not forgotten, or it would be taken away.
-                let status = &row.status;
-                let holds = was_sent || !status.conditions.is_empty() || !status.ingress.is_empty();
-                if holds || self.fits(row.key.namespace(), bytes, before, most) {
-                    let fact = Fact::Service(Arc::new(rest));
-                    return (Kept::refused(bytes), Some(fact));
-                }
-                (Kept::refused(0), None)
-            }
+            Fact::Service(row) => self.admit_service(row, before, was_sent),
             Fact::Slice(row) => {
+                let namespace = row.key.namespace();
                 let bytes = weight_of_slice(&row);
-                if self.fits(row.key.namespace(), bytes, before, self.most) {
+                if self.fits(namespace, bytes, before, self.most) {
                     return (Kept::whole(bytes), Some(Fact::Slice(row)));
                 }
-                (Kept::refused(0), None)
+                let Some(rest) = self.cut(&row, before) else {
+                    return (Kept::refused(0), None);
+                };
+                let bytes = weight_of_slice(&rest);
+                (Kept::refused(bytes), Some(Fact::Slice(Arc::new(rest))))
             }
             other => (Kept::default(), Some(other)),
         }
+    }
+
+    fn admit_service(
+        &self,
+        row: Arc<ServiceRow>,
+        before: Kept,
+        was_sent: bool,
+    ) -> (Kept, Option<Fact>) {
+        let bytes = weight(&row);
+        let fits = |bytes, most| self.fits(row.key.namespace(), bytes, before, most);
+        let status = &row.status;
+        let has_address = !status.ingress.is_empty();
+        let serves = before.read || has_address || status.marks.contains_key(ACCEPTED_VERSION);
+        let most = self.most.saturating_add(self.most / FOR_REFUSED);
+        if fits(bytes, self.most) || (serves && bytes <= USUAL && fits(bytes, most)) {
+            let kept = Kept::whole(counted(&row, bytes, before));
+            return (kept, Some(Fact::Service(row)));
+        }
+        // What may have something is not forgotten, or it would be taken away.
+        let is_noted = has_address || !status.conditions.is_empty();
+        let holds = was_sent || row.finalized || is_noted;
+        let rest = self.refuse(&row, TEXTS);
+        let shorter = weight(&rest);
+        let rest = if fits(shorter, most) {
+            rest
+        } else if holds {
+            self.refuse(&row, 0)
+        } else {
+            return (Kept::refused(0), None);
+        };
+        // The version before is served, and kept for that.
+        let kept = Kept {
+            read: before.read,
+            ..Kept::refused(weight(&rest).max(before.of_version()))
+        };
+        (kept, Some(Fact::Service(Arc::new(rest))))
     }
 
     /// Notes what is kept of an object now. Returns what there is to say of its namespace, if that
@@ -166,11 +216,11 @@ impl Shares {
     fn fits(&self, namespace: &str, bytes: usize, before: Kept, most: usize) -> bool {
         let taken = self.of.get(namespace).map_or(0, |share| share.bytes);
         let others = taken.saturating_sub(before.size());
-        (bytes <= before.size() && !before.refused) || others.saturating_add(bytes) <= most
+        bytes <= before.of_version() || others.saturating_add(bytes) <= most
     }
 
-    /// What is left of a Service.
-    fn refuse(&self, row: &ServiceRow) -> ServiceRow {
+    /// What is left of a Service; `texts`: so many bytes of its labels and of its annotations.
+    fn refuse(&self, row: &ServiceRow, texts: usize) -> ServiceRow {
         let fault = Reason::error(
             Code::LimitReached,
             format!(
@@ -180,6 +230,11 @@ impl Shares {
             ),
         )
         .remedy("shorten annotations, or remove Services; it is read again within minutes");
+        // One port shows that it has any.
+        let ports = if texts == 0 { 1 } else { PORTS };
+        let address = row.load_balancer_ip.as_ref();
+        let mut status = row.status.clone();
+        status.marks.retain(|key, value| is_mark(key, value));
         ServiceRow {
             key: row.key.clone(),
             uid: row.uid.clone(),
@@ -187,19 +242,38 @@ impl Shares {
             recorded: row.recorded.clone(),
             class: row.class.clone(),
             families: row.families.clone(),
-            // One shows that it has any.
-            ports: row.ports.iter().take(1).cloned().collect(),
-            status: row.status.clone(),
+            ports: row.ports.iter().take(ports).cloned().collect(),
+            status,
             faults: vec![fault],
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
+            labels: shortest(&row.labels, texts),
+            annotations: shortest(&row.annotations, texts),
             selector: BTreeMap::new(),
-            load_balancer_ip: None,
+            load_balancer_ip: address.filter(|it| it.len() <= MARK).cloned(),
             source_ranges: Vec::new(),
             node_fields: BTreeMap::new(),
             source: None,
             ..*row
         }
+    }
+
+    /// What is left of a slice: as many of its first endpoints as there is room for. The last ones
+    /// are those that came last.
+    fn cut(&self, row: &SliceRow, before: Kept) -> Option<SliceRow> {
+        let first = |count| SliceRow {
+            endpoints: row.endpoints.iter().take(count).cloned().collect(),
+            ..row.clone()
+        };
+        let (mut fit, mut beyond) = (0, row.endpoints.len());
+        while beyond.saturating_sub(fit) > 1 {
+            let middle = fit + (beyond - fit) / 2;
+            let bytes = weight_of_slice(&first(middle));
+            if self.fits(row.key.namespace(), bytes, before, self.most) {
+                fit = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        (fit > 0).then(|| first(fit))
     }
 
     /// What operators have to know.
@@ -208,7 +282,7 @@ impl Shares {
         let message = match kind {
             Kind::Slices => format!(
                 "the EndpointSlices of namespace {namespace} take more than {most} MiB of memory: \
-                 those beyond that are left out"
+                 endpoints beyond that are left out"
             ),
             _ => format!(
                 "the Services of namespace {namespace} take more than {most} MiB of memory: those \
@@ -226,12 +300,14 @@ impl Kept {
     fn whole(bytes: usize) -> Self {
         Self {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+            read: true,
             ..Self::default()
         }
     }
 
     fn refused(bytes: usize) -> Self {
         Self {
+            read: false,
             refused: true,
             ..Self::whole(bytes)
         }
@@ -239,6 +315,11 @@ impl Kept {
 
     fn size(self) -> usize {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
+    }
+
+    /// How many bytes it may take again.
+    fn of_version(self) -> usize {
+        if self.read { self.size() } else { 0 }
     }
 }
 
@@ -249,6 +330,39 @@ fn weight(row: &ServiceRow) -> usize {
 
 fn weight_of_slice(row: &SliceRow) -> usize {
     PackedSlice::of(row).size() + ROW
+}
+
+/// How many bytes count for a Service that is read. One that takes less than before may be invalid,
+/// and then the version before is served and kept, until this one is on record as accepted.
+fn counted(row: &ServiceRow, bytes: usize, before: Kept) -> usize {
+    let text = row.status.marks.get(ACCEPTED_VERSION);
+    let is_accepted = || text.is_some_and(|it| wire::accepted_annotations(it, row).is_some());
+    if bytes >= before.of_version() || is_accepted() {
+        return bytes;
+    }
+    before.of_version()
+}
+
+/// Whether an annotation of ours is kept of a Service that is refused.
+fn is_mark(key: &str, value: &str) -> bool {
+    let is_vouched = key != INSTANCE && STATE_ANNOTATIONS.contains(&key);
+    is_vouched || value.len() <= MARK
+}
+
+/// Returns the shortest entries of a map, until they take so many bytes.
+fn shortest(map: &BTreeMap<String, String>, mut most: usize) -> BTreeMap<String, String> {
+    let size = |(key, value): &(&String, &String)| key.len() + value.len();
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_by_key(size);
+    let fits = |entry: &(&String, &String)| {
+        let left = most.checked_sub(size(entry));
+        most = left.unwrap_or(0);
+        left.is_some()
+    };
+    let short = entries.into_iter().take_while(fits);
+    short
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@ use std::collections::BTreeMap;
 
 use landfall_model::recorded::vouch;
 use landfall_model::rows::OwnershipFields;
-use landfall_model::status::{ACCEPTED_VERSION, INSTANCE};
-use landfall_model::wire;
+use landfall_model::status::{Condition, ConditionType, ServiceStatus};
 use landfall_testkit::{slice, svc};
 use serde_json::json;
 
@@ -195,7 +194,7 @@ fn a_service_over_the_limit_is_refused_with_a_reason_and_keeps_what_it_holds() {
         "it is whose it was"
     );
     assert_eq!((&kept.status, &kept.uid), (&held.status, &held.uid));
-    assert!(kept.annotations.is_empty() && kept.labels.is_empty());
+    assert_eq!((&kept.labels, kept.annotations.len()), (&held.labels, 0));
     // The operator is notified once.
     apply(&mut services, &mut receiver, service("more", 4 << 10), 1);
     let [reason] = receiver.reasons()[..] else {
@@ -388,6 +387,11 @@ fn read(object: &serde_json::Value) -> ServiceRow {
     }
 }
 
+fn list(known: &mut Known, receiver: &mut Receiver, object: &serde_json::Value) {
+    let object = Kind::Services.validate(&object.to_string()).unwrap();
+    known.apply(object, |fact| receiver.take(fact));
+}
+
 #[test]
 fn twenty_thousand_usual_services_of_a_namespace_and_their_slices_are_read() {
     let row = read(&usual(0, &json!({})));
@@ -417,4 +421,218 @@ fn twenty_thousand_usual_services_of_a_namespace_and_their_slices_are_read() {
     let bytes = weight_of_slice(&row);
     assert!(bytes > 500, "{bytes}");
     assert!(bytes * 2 * 20_000 <= BYTES_OF_SLICES, "{bytes} bytes");
+}
+
+#[test]
+fn the_order_of_the_first_list_decides_nothing_for_usual_services_that_are_served() {
+    let weigh = weight(&read(&usual(0, &json!({}))));
+    let (mut services, mut receiver) = known(Kind::Services, weigh * 40);
+    // Another one comes first, and leaves no room.
+    apply(&mut services, &mut receiver, service("a", weigh * 39), 1);
+    for number in 0..10 {
+        list(&mut services, &mut receiver, &usual(number, &json!({})));
+    }
+    assert_eq!(receiver.whole().len(), 11, "{:?}", receiver.whole());
+    // One that does not serve waits, and does so when that stands in its status.
+    apply(&mut services, &mut receiver, service("z", 10), 1);
+    let refused = svc("z").in_namespace("shop").port(80).with(|row| {
+        let reason = Reason::error(Code::LimitReached, "no room");
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        row.status.conditions = vec![Condition::unmet(ConditionType::Accepted, &reason, now)];
+    });
+    let refused = Fact::Service(refused.row());
+    apply(&mut services, &mut receiver, refused, 2);
+    assert_eq!(receiver.whole().len(), 11);
+    assert_eq!(receiver.reasons().len(), 1);
+}
+
+#[test]
+fn what_announces_and_removes_a_service_is_left_of_one_that_is_refused() {
+    let weigh = weight(&read(&usual(0, &json!({}))));
+    let (mut services, mut receiver) = known(Kind::Services, weigh * 2);
+    let mut object = usual(0, &json!({}));
+    list(&mut services, &mut receiver, &object);
+    let before = receiver
+        .service("storefront-checkout-00000")
+        .unwrap()
+        .clone();
+    // It grows by what is long.
+    let long = "x".repeat(weigh * 3);
+    let annotations = &mut object["metadata"]["annotations"];
+    annotations["landfall.dev/endpoints"] = long.clone().into();
+    annotations["metallb.io/ip-allocated-from-pool"] = long.clone().into();
+    annotations["state.landfall.dev/instance"] = long.clone().into();
+    object["metadata"]["labels"]["long"] = long.into();
+    object["metadata"]["resourceVersion"] = "184467441".into();
+    list(&mut services, &mut receiver, &object);
+    let kept = receiver.service("storefront-checkout-00000").unwrap();
+    assert_eq!(kept.faults[0].code, Code::LimitReached);
+    assert_eq!(
+        (&kept.labels, &kept.annotations),
+        (&before.labels, &before.annotations)
+    );
+    assert_eq!(
+        (&kept.ports, kept.instance()),
+        (&before.ports, Some("openstack"))
+    );
+    let marks = |status: &ServiceStatus| {
+        let mut marks = status.marks.clone();
+        marks.remove(INSTANCE);
+        marks
+    };
+    assert_eq!(
+        marks(&kept.status),
+        marks(&before.status),
+        "and none that anyone can make long"
+    );
+    assert!(receiver.bytes("shop") <= weigh * 2);
+}
+
+#[test]
+fn a_service_that_may_hold_something_is_known_before_its_first_status() {
+    let (mut services, mut receiver) = known(Kind::Services, 2 << 10);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        apply(&mut services, &mut receiver, service(name, 4 << 10), 1);
+    }
+    assert!(receiver.rows.len() < 6, "there is no room for any more");
+    let begun = svc("begun").in_namespace("shop").port(80);
+    let begun = begun.annotated("landfall.dev/endpoints", &"x".repeat(8 << 10));
+    let begun = begun.with(|row| row.finalized = true).row();
+    apply(&mut services, &mut receiver, Fact::Service(begun), 1);
+    let kept = receiver.service("begun").unwrap();
+    assert!(kept.finalized && !kept.faults.is_empty());
+}
+
+#[test]
+fn a_service_that_is_refused_counts_with_the_version_that_is_served() {
+    let (mut services, mut receiver) = known(Kind::Services, 16 << 10);
+    for version in [1, 3] {
+        apply(
+            &mut services,
+            &mut receiver,
+            service("a", 10 << 10),
+            version,
+        );
+        assert_eq!(receiver.whole().first(), Some(&"a"), "as it was");
+        // Its older version is served, so nothing takes its place.
+        apply(
+            &mut services,
+            &mut receiver,
+            service("a", 20 << 10),
+            version + 1,
+        );
+        apply(
+            &mut services,
+            &mut receiver,
+            service("b", 10 << 10),
+            version,
+        );
+        assert_eq!(receiver.whole(), Vec::<&str>::new());
+    }
+    assert!(!services.take_freed());
+    services.delete(&key("a"), |fact| receiver.take(fact));
+    assert!(services.take_freed());
+    apply(&mut services, &mut receiver, service("b", 10 << 10), 3);
+    assert_eq!(receiver.whole(), ["b"]);
+    assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
+}
+
+#[test]
+fn a_version_that_is_not_accepted_makes_no_room() {
+    let weigh = weight(&read(&usual(0, &json!({}))));
+    let long = json!({"long": "x".repeat(weigh * 2)});
+    let (mut services, mut receiver) = known(Kind::Services, weigh * 4);
+    list(&mut services, &mut receiver, &usual(0, &long));
+    // Invalid, so that the version with the long label is served.
+    let mut invalid = usual(0, &json!({}));
+    invalid["metadata"]["resourceVersion"] = "184467441".into();
+    invalid["metadata"]["annotations"]["landfall.dev/mode"] = "sideways".into();
+    list(&mut services, &mut receiver, &invalid);
+    assert_eq!(receiver.whole().len(), 1);
+    apply(&mut services, &mut receiver, service("b", weigh), 1);
+    assert_eq!(receiver.whole().len(), 1, "there is no room for it");
+    // As it is written down once it was accepted.
+    let mut valid = usual(0, &json!({}));
+    valid["metadata"]["resourceVersion"] = "184467442".into();
+    list(&mut services, &mut receiver, &valid);
+    apply(&mut services, &mut receiver, service("b", weigh), 2);
+    assert_eq!(receiver.whole().len(), 2);
+}
+
+#[test]
+fn a_slice_that_grows_over_the_limit_goes_on_with_the_endpoints_that_it_had() {
+    let of = |name: &str, pods: usize| {
+        let mut builder = slice("web").named(name);
+        for number in 0..pods {
+            builder = builder.pod(&format!("web-{number:03}"), &format!("10.0.0.{number}"));
+        }
+        let row = SliceRow {
+            key: key(name),
+            service: key("web"),
+            ..SliceRow::clone(&builder.row())
+        };
+        Fact::Slice(Arc::new(row))
+    };
+    let endpoints = |receiver: &Receiver, name: &str| match receiver.rows.get(&key(name)) {
+        Some((Fact::Slice(row), _)) => row.endpoints.len(),
+        _ => 0,
+    };
+    let Fact::Slice(hundred) = of("a", 100) else {
+        panic!("a slice");
+    };
+    let (mut slices, mut receiver) = known(Kind::Slices, weight_of_slice(&hundred));
+    apply(&mut slices, &mut receiver, of("a", 100), 1);
+    apply(&mut slices, &mut receiver, of("a", 102), 2);
+    assert_eq!(endpoints(&receiver, "a"), 100);
+    assert_eq!(receiver.reasons().len(), 1, "which is reported");
+    apply(&mut slices, &mut receiver, of("a", 99), 3);
+    assert_eq!(endpoints(&receiver, "a"), 99);
+    assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
+    apply(&mut slices, &mut receiver, of("b", 1), 1);
+    assert_eq!(endpoints(&receiver, "b"), 0);
+    slices.delete(&key("a"), |fact| receiver.take(fact));
+    assert!(slices.take_freed());
+    apply(&mut slices, &mut receiver, of("b", 1), 1);
+    assert_eq!(endpoints(&receiver, "b"), 1);
+}
+
+#[test]
+fn accounts_add_up_however_objects_come_and_go() {
+    for kind in [Kind::Services, Kind::Slices] {
+        let most = 16 << 10;
+        let (mut known, mut receiver) = known(kind.clone(), most);
+        let mut random = 7_usize;
+        for version in 1..3000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695);
+            let (name, step) = (format!("o{}", (random >> 33) % 12), (random >> 45) % 8);
+            let bytes = (random >> 20) % (6 << 10);
+            match step {
+                0 => known.delete(&key(&name), |fact| receiver.take(fact)),
+                1 => {
+                    let nothing = Object {
+                        outcome: Outcome::Nothing,
+                        ..object(service(&name, 1), version, Vec::new())
+                    };
+                    known.apply(nothing, |fact| receiver.take(fact));
+                }
+                2 => known.begin_listing(),
+                3 => known.end_listing(|fact| receiver.take(fact)),
+                _ => {
+                    let fact = match kind {
+                        Kind::Services => service(&name, bytes),
+                        _ => endpoints(&name, bytes),
+                    };
+                    apply(&mut known, &mut receiver, fact, version);
+                }
+            }
+            let taken = known.shares().of.get("shop").map_or(0, |share| share.bytes);
+            assert!(receiver.bytes("shop") <= taken, "step {version}");
+            assert!(taken <= most * 2, "{taken}");
+        }
+        known.forget_all(|fact| receiver.take(fact));
+        assert!(receiver.rows.is_empty() && receiver.problems.is_empty());
+        assert!(known.shares().of.is_empty(), "{:?}", known.shares());
+    }
 }
