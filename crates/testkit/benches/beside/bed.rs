@@ -117,8 +117,8 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Starts it, and waits for its first call; not for long, since the reference makes none for its
-    /// project as long as it has no Service.
+    /// Starts it, and waits for its first call; not for long, since the reference makes none for
+    /// its project as long as it has no Service.
     pub async fn start(&mut self, begun: &Begun) -> anyhow::Result<()> {
         self.running = Some(self.program.start(&self.cluster)?);
         while begun.at.elapsed() < FIRST && self.count(begun).await? == 0 {
