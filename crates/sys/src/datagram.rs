@@ -1,7 +1,7 @@
 //! UDP in batches: one system call for many datagrams (recvmmsg, sendmmsg).
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -49,9 +49,10 @@ pub fn report_hops(socket: impl AsFd, is_ipv6: bool) -> io::Result<()> {
     set(socket, is_ipv6, option, 1)
 }
 
-/// Sets how many hops datagrams have that a socket sends from now on: the TTL (IPv4) or the hop
-/// limit (IPv6).
-pub fn set_hops(socket: impl AsFd, is_ipv6: bool, hops: u8) -> io::Result<()> {
+/// Sets how many hops datagrams have that a socket sends to `peer` from now on: the TTL (IPv4) or
+/// the hop limit (IPv6). To an IPv4-mapped address a socket of IPv6 sends IPv4.
+pub fn set_hops(socket: impl AsFd, peer: IpAddr, hops: u8) -> io::Result<()> {
+    let is_ipv6 = peer.to_canonical().is_ipv6();
     let option = if is_ipv6 {
         libc::IPV6_UNICAST_HOPS
     } else {
@@ -356,7 +357,7 @@ mod tests {
             let to = two.local_addr().unwrap();
             let mut batch = Batch::default();
             let mut arrives = |hops| {
-                set_hops(&one, to.is_ipv6(), hops).unwrap();
+                set_hops(&one, to.ip(), hops).unwrap();
                 one.send_to(b"x", to).unwrap();
                 let deadline = Instant::now() + Duration::from_secs(5);
                 while batch.receive(&two).unwrap_or(0) == 0 {
@@ -368,6 +369,23 @@ mod tests {
             report_hops(&two, to.is_ipv6()).unwrap();
             assert_eq!([1, 64, 255].map(&mut arrives), [1, 64, 255].map(Some));
         }
+    }
+
+    #[test]
+    fn datagrams_to_a_mapped_address_have_as_many_hops_as_others() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        report_hops(&receiver, false).unwrap();
+        let port = receiver.local_addr().unwrap().port();
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
+        let sender = connected(&RawAddress::new((mapped, port).into())).unwrap();
+        set_hops(&sender, mapped, 9).unwrap();
+        send(&sender, b"x").unwrap();
+        let mut batch = Batch::default();
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while batch.receive(&receiver).unwrap_or(0) == 0 {
+            assert!(Instant::now() < deadline);
+        }
+        assert_eq!(batch.hops(0), Some(9));
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn reach(
         let picked = listener.pool().try_pick(client, &tried);
         let lease = picked.map_err(|why| Unreached::Members(why.into()))?;
         let sent = datagram::connected(lease.member().raw_address()).and_then(|socket| {
-            datagram::set_hops(&socket, lease.address().is_ipv6(), hops)?;
+            datagram::set_hops(&socket, lease.address().ip(), hops)?;
             match datagram::send(&socket, bytes) {
                 // Lost, as on any full link.
                 Err(error) if !would_block(&error) => Err(error),

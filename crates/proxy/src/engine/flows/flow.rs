@@ -48,8 +48,8 @@ impl Flow {
 
     /// Gives what is sent next so many hops. Should that fail, it has those of the last one.
     pub(super) fn set_hops(&mut self, hops: u8) {
-        let is_ipv6 = self.lease.address().is_ipv6();
-        if self.hops != hops && datagram::set_hops(&self.socket, is_ipv6, hops).is_ok() {
+        let member = self.lease.address().ip();
+        if self.hops != hops && datagram::set_hops(&self.socket, member, hops).is_ok() {
             self.hops = hops;
         }
     }
