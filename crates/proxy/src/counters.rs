@@ -34,6 +34,9 @@ pub enum Refusal {
     SourceRate,
     /// All members have as many connections as they may, and the queue is full or took too long.
     Queue,
+    /// A datagram came with no hop left to go on with: it goes round, or its sender gave it too
+    /// few.
+    Hops,
 }
 
 /// Classes of HTTP status codes.
@@ -179,7 +182,7 @@ pub(crate) fn set_worker(index: usize) {
 
 impl Refusal {
     /// Every reason, in the order in which totals list them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoMember,
         Self::Limit,
         Self::Source,
@@ -190,6 +193,7 @@ impl Refusal {
         Self::SourceLimit,
         Self::SourceRate,
         Self::Queue,
+        Self::Hops,
     ];
 
     /// The metric label.
@@ -205,6 +209,7 @@ impl Refusal {
             Self::SourceLimit => "source_limit",
             Self::SourceRate => "source_rate",
             Self::Queue => "queue",
+            Self::Hops => "hops",
         }
     }
 }
@@ -456,7 +461,7 @@ mod tests {
                 bytes_out: 3,
                 connect_failures: 0,
                 local_failures: [0; Shortage::ALL.len()],
-                refused: [0, 0, 1, 0, 1, 0, 0, 0, 0, 0],
+                refused: [0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0],
                 broken: [0; Break::ALL.len()],
                 responses: [0, 2, 0, 0, 1],
             }

@@ -14,7 +14,9 @@
 //!
 //! A datagram has one hop less toward the member than it came with, as behind a router (RFC 1812,
 //! section 5.3.1): what comes back to a listener by a way that is not known here, through the
-//! forwarding rules of a node say, goes round until it has none left, and not for ever.
+//! forwarding rules of a node say, goes round until it has none left, and not for ever. One that
+//! comes with its last hop is refused. Answers begin anew: members make them, and they end at a
+//! client.
 
 mod begin;
 mod flow;
@@ -294,7 +296,7 @@ impl Flows {
         };
         let listener = port.listener.clone();
         if hops == 0 {
-            listener.refuse(listener.inbound(peer).client, Refusal::Source);
+            listener.refuse(listener.inbound(peer).client, Refusal::Hops);
             return start + 1;
         }
         let config = listener.config();

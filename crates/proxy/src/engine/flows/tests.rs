@@ -47,8 +47,18 @@ impl Scene {
         self.open_with(service, |pool| pool.members = vec![member])
     }
 
+    /// The same, at an address.
+    fn open_at(&mut self, address: &str, service: &str) -> Key {
+        let member = Member::new(self.member.local_addr().unwrap());
+        self.open_in(address, service, |pool| pool.members = vec![member])
+    }
+
     fn open_with(&mut self, service: &str, change: impl FnOnce(&mut Pool)) -> Key {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        self.open_in("127.0.0.1", service, change)
+    }
+
+    fn open_in(&mut self, address: &str, service: &str, change: impl FnOnce(&mut Pool)) -> Key {
+        let socket = UdpSocket::bind((address, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
         let at = socket.local_addr().unwrap();
         let mut listener = Listener::new(Protocol::Udp, NonZeroU16::new(at.port()).unwrap());
@@ -92,6 +102,13 @@ impl Scene {
     fn begun(&mut self, port: Key) -> u64 {
         let port = self.flows.ports.get_mut(port).unwrap();
         port.listener.counters().totals().connections
+    }
+
+    /// What a port turned away.
+    fn refused(&mut self, port: Key) -> impl Fn(Refusal) -> u64 {
+        let port = self.flows.ports.get_mut(port).unwrap();
+        let totals = port.listener.counters().totals();
+        move |refusal| totals.refused(refusal)
     }
 
     fn count(&mut self, port: Key) -> usize {
@@ -247,6 +264,65 @@ async fn each_datagram_has_one_hop_less_toward_the_member() {
         assert_eq!(arrives(&scene.member), expected, "{sent}");
     }
     assert_eq!(scene.begun(port), 2);
+    let refused = scene.refused(port);
+    assert_eq!([Refusal::Hops, Refusal::Source].map(refused), [1, 0]);
+}
+
+#[tokio::test]
+async fn an_answer_has_all_hops_however_few_the_question_had() {
+    let mut scene = Scene::new(256);
+    let port = scene.open("web");
+    let to = scene.flows.ports.get_mut(port).unwrap();
+    let to = to.socket.local_addr().unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let usual = client.ttl().unwrap();
+    arrival::report(&client, false).unwrap();
+    client.set_ttl(2).unwrap();
+    client.send_to(b"a", to).unwrap();
+    scene.flows.port_event(port, &mut scene.tools);
+    let (_, proxy) = scene.member.recv_from(&mut [0]).unwrap();
+    scene.member.send_to(b"b", proxy).unwrap();
+    let flow = scene.flows.table.key_at(0).unwrap();
+    scene.flows.flow_event(flow, &mut scene.tools);
+    assert_eq!(arrives(&client).map(u32::from), Some(usual));
+}
+
+#[tokio::test]
+async fn datagrams_of_one_batch_keep_their_order_and_have_their_own_hops() {
+    let mut scene = Scene::new(256);
+    arrival::report(&scene.member, false).unwrap();
+    let port = scene.open("web");
+    let to = scene.flows.ports.get_mut(port).unwrap();
+    let to = to.socket.local_addr().unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (number, hops) in [9, 9, 5, 1, 9, 9].into_iter().enumerate() {
+        client.set_ttl(hops).unwrap();
+        client.send_to(&[number as u8], to).unwrap();
+    }
+    scene.flows.port_event(port, &mut scene.tools);
+    let mut came = Vec::new();
+    let mut room = [0];
+    while let Ok(arrival) = arrival::receive(&scene.member, &mut room) {
+        came.push((room[0], arrival.hops.unwrap()));
+    }
+    assert_eq!(came, [(0, 8), (1, 8), (2, 4), (4, 8), (5, 8)]);
+}
+
+#[tokio::test]
+async fn over_ipv6_each_datagram_has_one_hop_less_too() {
+    let mut scene = Scene::new(256);
+    scene.member = UdpSocket::bind("[::1]:0").unwrap();
+    arrival::report(&scene.member, true).unwrap();
+    let port = scene.open_at("::1", "web");
+    let to = scene.flows.ports.get_mut(port).unwrap();
+    let to = to.socket.local_addr().unwrap();
+    let client = UdpSocket::bind("[::1]:0").unwrap();
+    for (sent, expected) in [(20, Some(19)), (255, Some(64)), (1, None), (2, Some(1))] {
+        datagram::set_hops(&client, to.ip(), sent).unwrap();
+        client.send_to(b"a", to).unwrap();
+        scene.flows.port_event(port, &mut scene.tools);
+        assert_eq!(arrives(&scene.member), expected, "{sent}");
+    }
 }
 
 #[tokio::test]
