@@ -88,7 +88,6 @@ async fn carry<C: ClientStream>(
     mut note: Option<Box<Note>>,
 ) {
     let mut unfinished = Unfinished::new(member);
-    let mut member = unfinished.stream();
     let mut inward = Direction::default();
     let mut outward = Direction::default();
     let mut silence = Silence::new(&config.listener.timeouts);
@@ -100,8 +99,11 @@ async fn carry<C: ClientStream>(
         }
         let before = [inward.moved, inward.sent, outward.moved, outward.sent];
         let waited = (outward.waits_for(&inward), inward.waits_for(&outward));
-        let there = inward.poll_without(&outward, cx, &mut client, &mut member);
-        let back = outward.poll_without(&inward, cx, &mut member, &mut client);
+        let member = unfinished.stream();
+        let there = inward.poll_without(&outward, cx, &mut client, member);
+        let back = outward.poll_without(&inward, cx, member, &mut client);
+        // Also where the task is cut: a reset could destroy what is on its way to the member.
+        unfinished.set_in_order(inward.closed);
         let passed = (inward.moved - before[0], outward.moved - before[2]);
         if passed.0 > 0 || passed.1 > 0 {
             listener.counters().mine().passed(passed.0, passed.1);
@@ -125,7 +127,7 @@ async fn carry<C: ClientStream>(
         }
         // Otherwise a side could speak for hours to one that is gone.
         if (inward.lost && outward.has_arrived(client.unacknowledged()))
-            || (outward.lost && inward.has_arrived(member.unacknowledged()))
+            || (outward.lost && inward.has_arrived(unfinished.stream().unacknowledged()))
         {
             return Poll::Ready((false, access_log::BROKEN));
         }
@@ -147,9 +149,7 @@ async fn carry<C: ClientStream>(
         note.facts().end = end;
     }
     // Each side sees a break as a break, and what it did not get in time as missing.
-    if !broken {
-        unfinished.ends_in_order();
-    }
+    unfinished.set_in_order(!broken);
     // One that has its end gets what is still on its way to it.
     if !outward.closed {
         client.abort();

@@ -67,8 +67,12 @@ struct State {
     /// A reset, or another error, has ended the connection.
     broken: bool,
     unwritable: bool,
-    /// The connection was cut: its end must not look like one in good order.
+    /// The connection was cut: its end must not look like one in good order, unless it was one.
     cut: bool,
+    /// The client may not be connected any more: it gets nothing that is still on its way.
+    shut_out: bool,
+    /// The end was sent, behind all that was to be said.
+    ended: bool,
     /// What is reported of it, if anything is.
     watched: Option<Watch>,
     reader: Option<Waker>,
@@ -137,8 +141,11 @@ impl ClientSockets {
             let Some(entry) = key.and_then(|key| self.table.get_mut(key)) else {
                 continue;
             };
-            if is_cut || !config.allows(entry.client) {
-                entry.readiness.state().cut = true;
+            let is_shut_out = !config.allows(entry.client);
+            if is_cut || is_shut_out {
+                let mut state = entry.readiness.state();
+                (state.cut, state.shut_out) = (true, is_shut_out);
+                drop(state);
                 if let Some(task) = &entry.task {
                     task.abort();
                 }
@@ -169,6 +176,8 @@ impl Default for Readiness {
             broken: false,
             unwritable: false,
             cut: false,
+            shut_out: false,
+            ended: false,
             watched: None,
             reader: None,
             writer: None,
@@ -329,7 +338,9 @@ impl AsyncWrite for ClientSocket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.stream.shutdown(Half::Write))
+        let ended = self.stream.shutdown(Half::Write);
+        self.readiness.state().ended = ended.is_ok();
+        Poll::Ready(ended)
     }
 }
 
@@ -363,7 +374,12 @@ impl ClientStream for ClientSocket {
 
 impl Drop for ClientSocket {
     fn drop(&mut self) {
-        if self.readiness.state().cut {
+        let (is_cut, is_whole) = {
+            let state = self.readiness.state();
+            (state.cut, state.ended && !state.shut_out)
+        };
+        // A reset could destroy what is on its way to a client that has its end.
+        if is_cut && !is_whole {
             self.abort();
         }
         lock(&self.shared.gone).push(self.key);

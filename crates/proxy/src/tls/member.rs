@@ -397,9 +397,9 @@ impl Unfinished {
         &mut self.stream
     }
 
-    /// All was said: it ends without a reset.
-    pub(crate) fn ends_in_order(&mut self) {
-        self.in_order = true;
+    /// Says whether all was said: then it ends without a reset.
+    pub(crate) fn set_in_order(&mut self, in_order: bool) {
+        self.in_order = in_order;
     }
 }
 

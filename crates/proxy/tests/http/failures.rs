@@ -416,6 +416,26 @@ async fn a_response_until_the_end_that_is_reset_under_an_upload_does_not_look_wh
     }
 }
 
+#[tokio::test]
+async fn a_response_is_whole_though_more_was_asked_than_is_answered() {
+    // More than the client's system takes while it does not read, less than the proxy's keeps.
+    let body = "x".repeat(400 * 1024);
+    let length = body.len();
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+    let member = Server::fixed(answer, false).await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    let last = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    // More than is read at once, so that some of it is there when the connection closes.
+    client.send(last.to_owned() + &"z".repeat(64 * 1024)).await;
+    until("passed on", || {
+        scene.state.counters().totals().bytes_out > length as u64
+    })
+    .await;
+    assert_eq!(client.response().await.body.len(), length);
+    client.closed().await;
+}
+
 /// Waits until a count has been the same for a while.
 async fn until_quiet<T: PartialEq + Copy>(mut count: impl FnMut() -> T) {
     let mut last = (count(), std::time::Instant::now());

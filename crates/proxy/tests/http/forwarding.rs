@@ -1,9 +1,10 @@
 //! What members get to see, and which of them.
 
 use landfall_model::listener::{Http, Mode, ProxyProtocol};
+use landfall_sys::stream::unacknowledged;
 
 use crate::scene::member::Puppet;
-use crate::scene::{EVERYTHING, Scene, Server};
+use crate::scene::{Client, EVERYTHING, Scene, Server, until};
 
 #[tokio::test]
 async fn requests_on_one_connection_are_spread_over_the_members() {
@@ -192,6 +193,35 @@ async fn after_the_switch_a_break_reaches_the_member_as_a_break() {
     client.stream().set_zero_linger().unwrap();
     drop(client);
     assert!(served.is_reset().await);
+}
+
+#[tokio::test]
+async fn after_the_switch_a_member_s_last_words_arrive_though_the_client_goes_on() {
+    // More than the client's system takes while it does not read, less than the proxy's keeps.
+    const SOME: usize = 400 * 1024;
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    client
+        .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+        .await;
+    let mut served = member.accept().await;
+    served.request().await.unwrap();
+    served
+        .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
+        .await;
+    assert_eq!(client.head().await.status, 101);
+    served.send(vec![b'm'; SOME]).await;
+    served.finish().await;
+    let has_arrived = |client: &mut Client| unacknowledged(client.stream()).unwrap() == 0;
+    until("the end has arrived", || has_arrived(&mut served)).await;
+    drop(served);
+    // The first piece brings the member's reset, a later one meets it.
+    for _ in 0..200 {
+        client.try_send("c").await;
+        until("it has arrived", || has_arrived(&mut client)).await;
+    }
+    assert_eq!(client.rest().await.len(), SOME);
 }
 
 #[tokio::test]

@@ -3,18 +3,22 @@
 use std::sync::Arc;
 
 use landfall_proxy::access_log::{AccessLog, Format, Sample};
+use landfall_sys::stream::unacknowledged;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::scene::member::Puppet;
-use crate::scene::{Scene, Server, TIMEOUT};
+use crate::scene::{Scene, Server, TIMEOUT, until};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
 
 /// What came of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,6 +97,54 @@ async fn begin(scene: &Scene, block: &[u8], flags: u8) -> Came {
         }
     };
     timeout(TIMEOUT, answer).await.expect("something in time")
+}
+
+#[tokio::test]
+async fn the_last_response_of_a_listener_is_whole_though_its_client_opens_windows() {
+    // More than the client's system takes while it does not read, less than the proxy's keeps.
+    const SOME: usize = 400 * 1024;
+    const WIDE: [u8; 4] = [0x40, 0, 0, 0];
+    let mut member = Puppet::start().await;
+    let scene = Scene::start(&[member.address]).await;
+    let mut client = scene.client().await;
+    let settings = frame(SETTINGS, 0, &[&[0, 4], &WIDE[..]].concat());
+    let request = frame(HEADERS, 0b101, &get(b"/", &[]));
+    client
+        .send(
+            [
+                PREFACE,
+                &settings,
+                &frame(WINDOW_UPDATE, 0, &WIDE),
+                &request,
+            ]
+            .concat(),
+        )
+        .await;
+    let mut served = member.accept().await;
+    served.request().await.unwrap();
+    scene.close().await;
+    loop {
+        let head = client.exactly(9).await;
+        let payload = client.exactly(head[2].into()).await;
+        if head[3] == PING {
+            client.send(frame(PING, 1, &payload)).await;
+            break;
+        }
+    }
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {SOME}\r\n\r\n");
+    served.send(head).await;
+    served.send(vec![b'x'; SOME]).await;
+    let passed = || scene.state.counters().totals().bytes_out;
+    until("passed on", || passed() > SOME as u64).await;
+    for _ in 0..200 {
+        client
+            .try_send(frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1]))
+            .await;
+        let mut left = || unacknowledged(client.stream()).unwrap();
+        until("it has arrived", || left() == 0).await;
+    }
+    client.finish().await;
+    assert!(client.rest().await.len() > SOME);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -131,6 +131,38 @@ async fn a_tunnel_ends_when_the_drain_time_of_its_member_is_over() {
 }
 
 #[tokio::test]
+async fn a_side_that_has_its_end_is_not_reset_when_a_tunnel_is_cut() {
+    for member_ends in [false, true] {
+        let mut member = Puppet::start().await;
+        let scene = Scene::start(&[member.address]).await;
+        let mut client = scene.client().await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+            .await;
+        let mut served = member.accept().await;
+        served.request().await.unwrap();
+        served
+            .send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
+            .await;
+        assert_eq!(client.head().await.status, 101);
+        let (whole, short) = if member_ends {
+            served.finish().await;
+            (&mut client, &mut served)
+        } else {
+            client.finish().await;
+            (&mut served, &mut client)
+        };
+        whole.closed().await;
+        scene.state.pool().cut_all();
+        assert!(short.is_reset().await);
+        let is_over = || scene.proxy.snapshot().iter().all(|row| row.open == 0);
+        until("given back", is_over).await;
+        let reset = whole.stream().take_error().unwrap();
+        assert!(reset.is_none(), "{reset:?}, {member_ends}");
+    }
+}
+
+#[tokio::test]
 async fn a_silent_tunnel_ends() {
     let mut member = Puppet::start().await;
     let scene = Scene::start_with(&[member.address], |listener| {

@@ -327,6 +327,104 @@ async fn an_upload_that_is_cut_or_late_does_not_look_whole_to_its_member() {
     }
 }
 
+#[tokio::test]
+async fn ends_over_tls_are_passed_on_one_direction_at_a_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let members = [listener.local_addr().unwrap()];
+    let trust = Trust::new();
+    let scene = Scene::tcp_with(&members, |listener| listener.mode = trust.mode()).await;
+    for client_first in [false, true] {
+        let mut client = trust.client(scene.address()).await;
+        let (mut member, _) = in_time(listener.accept()).await.unwrap();
+        let mut received = Vec::new();
+        if client_first {
+            client.write_all(b"question").await.unwrap();
+            client.shutdown().await.unwrap();
+            assert_eq!(read_all(&mut member).await, b"question");
+            member.write_all(b"answer").await.unwrap();
+            member.shutdown().await.unwrap();
+            in_time(client.read_to_end(&mut received)).await.unwrap();
+            assert_eq!(received, b"answer");
+        } else {
+            member.write_all(b"greeting").await.unwrap();
+            member.shutdown().await.unwrap();
+            in_time(client.read_to_end(&mut received)).await.unwrap();
+            assert_eq!(received, b"greeting");
+            client.write_all(b"one thing more").await.unwrap();
+            client.shutdown().await.unwrap();
+            assert_eq!(read_all(&mut member).await, b"one thing more");
+        }
+        until("given back", || scene.status().open == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_side_that_has_its_end_is_not_reset_when_its_listener_is_cut() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let trust = Trust::new();
+    for (secured, client_ends) in [(false, false), (false, true), (true, false), (true, true)] {
+        let scene = Scene::tcp_with(&[listener.local_addr().unwrap()], |listener| {
+            listener.drain = Duration::ZERO;
+            if secured {
+                listener.mode = trust.mode();
+            }
+        })
+        .await;
+        let case = format!("secured: {secured}, the client ends: {client_ends}");
+        let mut client = if secured {
+            Either::Secured(Box::new(trust.client(scene.address()).await))
+        } else {
+            Either::Plain(scene.client().await)
+        };
+        let (mut member, _) = in_time(listener.accept()).await.unwrap();
+        if client_ends {
+            client.end().await;
+            assert_eq!(read_all(&mut member).await, b"");
+            scene.proxy.shutdown(Duration::ZERO).await;
+            assert!(!client.ends_in_order().await, "{case}");
+            assert!(member.take_error().unwrap().is_none(), "{case}");
+        } else {
+            member.shutdown().await.unwrap();
+            assert!(client.ends_in_order().await, "{case}");
+            scene.proxy.shutdown(Duration::ZERO).await;
+            assert!(!ended(&mut member).await, "{case}");
+            assert!(client.socket().take_error().unwrap().is_none(), "{case}");
+        }
+    }
+}
+
+/// A client with TLS or without.
+enum Either {
+    Plain(TcpStream),
+    Secured(Box<TlsStream<TcpStream>>),
+}
+
+impl Either {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Secured(stream) => stream.get_ref().0,
+        }
+    }
+
+    async fn end(&mut self) {
+        match self {
+            Self::Plain(stream) => stream.shutdown().await.unwrap(),
+            Self::Secured(stream) => stream.shutdown().await.unwrap(),
+        }
+    }
+
+    /// Whether it gets nothing but an end in order.
+    async fn ends_in_order(&mut self) -> bool {
+        let mut room = [0];
+        let read = match self {
+            Self::Plain(stream) => in_time(stream.read(&mut room)).await,
+            Self::Secured(stream) => in_time(stream.read(&mut room)).await,
+        };
+        matches!(read, Ok(0))
+    }
+}
+
 /// A client that says more than its member takes, ends and leaves.
 async fn leaves_much_behind(
     mut client: impl AsyncRead + AsyncWrite + Unpin,

@@ -130,6 +130,8 @@ impl<S: ClientStream> Connection<S> {
             };
             match then {
                 Then::Continue => self.is_first = false,
+                // A client that sends its requests at once may still be sending.
+                Then::Close if !self.input.is_empty() => break self.linger().await,
                 Then::Close => break self.close().await,
                 Then::Linger => break self.linger().await,
                 Then::Abort => break self.client.abort(),
@@ -338,12 +340,16 @@ impl<S: ClientStream> Connection<S> {
                     .mine()
                     .passed(passed.upward, passed.downward);
                 self.record.passed(passed.upward, passed.downward);
-                if passed.in_order {
+                if passed.end == tunnel::End::InOrder {
                     self.record.ends_well();
-                    Then::Close
                 } else {
                     self.record.ends(access_log::BROKEN);
-                    Then::Abort
+                }
+                match passed.end {
+                    tunnel::End::InOrder
+                    | tunnel::End::Deserted
+                    | tunnel::End::Cut { client: true, .. } => Then::Close,
+                    tunnel::End::Cut { client: false, .. } | tunnel::End::Broken => Then::Abort,
                 }
             }
         }

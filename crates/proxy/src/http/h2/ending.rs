@@ -62,8 +62,7 @@ impl Ending {
             self.idle = (begun, now);
         }
         if closes {
-            self.begun = Some(now);
-            return Poll::Ready(Turn::SayGoodbye);
+            return Poll::Ready(self.begin(shared, now));
         }
         let timeout = front.settings().timeouts.client_data;
         let wire = (
@@ -87,8 +86,13 @@ impl Ending {
         } else if self.has_begun() {
             Turn::Over
         } else {
-            self.begun = Some(now);
-            Turn::SayGoodbye
+            self.begin(shared, now)
         })
+    }
+
+    fn begin(&mut self, shared: &Client, now: Instant) -> Turn {
+        self.begun = Some(now);
+        shared.goodbye.store(true, Ordering::Relaxed);
+        Turn::SayGoodbye
     }
 }

@@ -24,7 +24,7 @@ use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::task::TaskTracker;
 
 use self::ending::{Ending, Turn};
@@ -105,6 +105,8 @@ struct Client {
     /// Bytes that went to the client, and whether more would not fit.
     written: AtomicU64,
     clogged: AtomicBool,
+    /// The client was asked to send no more requests: the end of the connection is one in order.
+    goodbye: AtomicBool,
 }
 
 /// Counts a request as under way until dropped.
@@ -126,6 +128,8 @@ struct Wire<S> {
     early: Buffer,
     shared: Arc<Client>,
     share: ReadShare,
+    /// Its end was sent, and it is read on until then.
+    lingers: Option<Pin<Box<Sleep>>>,
 }
 
 /// Serves a client until its connection ends. `early` was read from it already.
@@ -172,12 +176,7 @@ pub(super) async fn run<S: ClientStream>(
         .max_header_list_size(MAX_HEAD as u32)
         .keep_alive_interval(time_limit.max(LEAST_PING_INTERVAL))
         .keep_alive_timeout(PING_WITHIN);
-    let wire = Wire {
-        client,
-        early,
-        shared: shared.clone(),
-        share: ReadShare::default(),
-    };
+    let wire = Wire::new(client, early, shared.clone());
     {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(wire), service));
         let mut closing = pin!(front.listener().closing().cancelled());
@@ -225,6 +224,7 @@ impl Client {
             begun: AtomicU64::new(0),
             written: AtomicU64::new(0),
             clogged: AtomicBool::new(false),
+            goodbye: AtomicBool::new(false),
         }
     }
 
@@ -381,6 +381,16 @@ impl<S: ClientStream> AsyncRead for Wire<S> {
 }
 
 impl<S: ClientStream> Wire<S> {
+    fn new(client: S, early: Buffer, shared: Arc<Client>) -> Self {
+        Self {
+            client,
+            early,
+            shared,
+            share: ReadShare::default(),
+            lingers: None,
+        }
+    }
+
     fn written(&self, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let clogged = &self.shared.clogged;
         clogged.store(polled.is_pending(), Ordering::Relaxed);
@@ -422,7 +432,26 @@ impl<S: ClientStream> AsyncWrite for Wire<S> {
         Pin::new(&mut self.client).poll_flush(context)
     }
 
+    /// Sends the end. What a client says of the windows while it reads the last response must be
+    /// read: the kernel would answer it with a reset, which can destroy what is on its way.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.client).poll_shutdown(context)
+        let this = &mut *self;
+        if this.lingers.is_none() {
+            ready!(Pin::new(&mut this.client).poll_shutdown(context))?;
+            if !this.shared.goodbye.load(Ordering::Relaxed) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let until = this.lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let mut room = [0; 1024];
+        while until.as_mut().poll(context).is_pending() {
+            ready!(this.share.poll(context));
+            let mut room = ReadBuf::new(&mut room);
+            match ready!(Pin::new(&mut this.client).poll_read(context, &mut room)) {
+                Ok(()) if !room.filled().is_empty() => this.share.took(room.filled().len()),
+                Ok(()) | Err(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
