@@ -102,8 +102,9 @@ metrics! {
     LISTENER_REFUSED = Counter "landfall_listener_refused"
         ["namespace", "service", "listener", "reason"]
         "Refused connections and requests, by reason: no_member, limit, source, source_limit, \
-        source_rate, queue (of members with a limit), proxy_header, tls, share (of descriptors, \
-        ports or memory), local (a shortage of this machine).";
+        source_rate, queue (of members with a limit), hops (a datagram with its last hop), \
+        proxy_header, tls, share (of descriptors, ports or memory), local (a shortage of this \
+        machine).";
     LISTENER_WAITING = Gauge "landfall_listener_waiting" ["namespace", "service", "listener"]
         "Connections and requests that wait for a member because all are at their limit.";
     LISTENER_LOCAL = Counter "landfall_listener_local_failures"
