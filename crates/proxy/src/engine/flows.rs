@@ -15,7 +15,7 @@
 //! A datagram has one hop less toward the member than it came with, as behind a router (RFC 1812,
 //! section 5.3.1): what comes back to a listener by a way that is not known here, through the
 //! forwarding rules of a node say, goes round until it has none left, and not for ever. One that
-//! comes with its last hop is refused. Answers begin anew: members make them, and they end at a
+//! comes with its last hop is refused. Answers have all hops: members make them, and they end at a
 //! client.
 
 mod begin;

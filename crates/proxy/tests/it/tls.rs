@@ -346,10 +346,10 @@ async fn ends_over_tls_are_passed_on_one_direction_at_a_time() {
             in_time(client.read_to_end(&mut received)).await.unwrap();
             assert_eq!(received, b"answer");
         } else {
-            member.write_all(b"greeting").await.unwrap();
+            member.write_all(b"first").await.unwrap();
             member.shutdown().await.unwrap();
             in_time(client.read_to_end(&mut received)).await.unwrap();
-            assert_eq!(received, b"greeting");
+            assert_eq!(received, b"first");
             client.write_all(b"one thing more").await.unwrap();
             client.shutdown().await.unwrap();
             assert_eq!(read_all(&mut member).await, b"one thing more");
