@@ -135,6 +135,8 @@ impl Board {
     /// the one that is elected without this one, unless it reports a host that has the address.
     /// What no node is elected for is announced by none.
     pub fn begin(&mut self) {
+        // Reports may have come before the addresses that they are about.
+        self.apply_refused();
         if self.is_announced_at_start {
             return;
         }
@@ -169,6 +171,10 @@ impl Board {
             return;
         }
         self.refused = refused;
+        self.apply_refused();
+    }
+
+    fn apply_refused(&mut self) {
         let mut addresses = std::mem::take(&mut self.addresses);
         for (address, elected) in &mut addresses {
             if self.is_refused(*address, elected.owner.as_deref()) {

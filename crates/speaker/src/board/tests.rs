@@ -288,6 +288,28 @@ fn at_its_start_a_node_takes_over_what_another_announces_and_probes_what_none_do
 }
 
 #[test]
+fn a_report_of_a_host_counts_whether_it_comes_before_or_after_the_service_at_a_start() {
+    for report_first in [false, true] {
+        let mut board = board("node-a");
+        let refused = refused_at(&["node-b"], &["10.0.0.1"]);
+        let web = Some(facts(&["10.0.0.1"]));
+        if report_first {
+            board.set_refused(refused);
+            board.set_service(&key("web"), web);
+        } else {
+            board.set_service(&key("web"), web);
+            board.set_refused(refused);
+        }
+        board.set_current();
+        assert_eq!(board.owner(ip("10.0.0.1")), Some("node-b"));
+        // The owner dies, and its reports with it.
+        board.set_refused(BTreeMap::new());
+        board.set_nodes(nodes(&["node-a"]));
+        assert_eq!(start(&board), Start::Probe, "first: {report_first}");
+    }
+}
+
+#[test]
 fn a_service_that_is_gone_gives_its_addresses_up_unless_another_shares_them() {
     let mut board = board("node-b");
     board.set_service(&key("one"), Some(facts(&["10.0.0.1"])));

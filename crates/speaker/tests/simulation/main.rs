@@ -34,6 +34,8 @@ const RECORDED: &[u64] = &[
     // Errors of the speaker: hosts at a wrong node after nodes met that had acted apart, and an
     // address without an answer.
     25, 28, 3_063, 3_097,
+    // A host's address was announced: its report had come before the Services at a restart.
+    103_702,
     // A belief of the model: what ended while it was cut off was known to the others.
     30_281,
     // Recorded without a note of which of the two.
