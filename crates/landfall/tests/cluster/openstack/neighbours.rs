@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 
 use super::picture::{Picture, word};
 use super::reference::{LANDFALL, REFERENCE, reports, start, until_ensured};
-use super::scene::{LOOK, SOON, Scene};
-use crate::bed::{Bed, text};
-use crate::replica::{landfall, run};
+use super::scene::{LOOK, SOON, Scene, orphans};
+use crate::bed::Bed;
 
 /// The namespace of both clusters, so that their Services are called the same.
 const NAMESPACE: &str = "both";
@@ -93,18 +92,6 @@ async fn until_serves(scene: &Scene, name: &str, ports: usize, members: usize) -
         assert!(began.elapsed() < SOON, "{name}: {listeners:#?}");
         tokio::time::sleep(LOOK).await;
     }
-}
-
-/// `landfall orphans --delete --yes`, as the administrator of a cluster.
-async fn orphans(bed: &Bed) -> String {
-    let home = bed.cluster.directory();
-    let mut command = landfall(home);
-    command
-        .args(["orphans", "--delete", "--yes"])
-        .args(["--kubeconfig", text(bed.cluster.admin())])
-        .args(["--config", text(&home.join("landfall.yaml"))]);
-    let output = run(command).await;
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Its Services are in the namespace that both clusters have.

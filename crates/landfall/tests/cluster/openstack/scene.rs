@@ -9,7 +9,7 @@ use landfall_testkit::stack::{Node, Project, Stack};
 use serde_json::json;
 
 use crate::bed::{Bed, text};
-use crate::replica::Replica;
+use crate::replica::{Replica, landfall, run};
 
 /// A load balancer takes seconds, and minutes where other tests have theirs made on two cores, too.
 pub const SOON: Duration = Duration::from_secs(900);
@@ -124,6 +124,21 @@ impl Scene {
         let project = project.expect("nothing else uses the project any more");
         project.delete().await.unwrap();
     }
+}
+
+/// `landfall orphans --delete --yes`, as the administrator of a cluster.
+pub async fn orphans(bed: &Bed) -> String {
+    let home = bed.cluster.directory();
+    let mut command = landfall(home);
+    command
+        .args(["orphans", "--delete", "--yes"])
+        .args(["--kubeconfig", text(bed.cluster.admin())])
+        .args(["--config", text(&home.join("landfall.yaml"))]);
+    let output = run(command).await;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{errors}");
+    text
 }
 
 impl Drop for Scene {

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::picture::{Picture, word};
-use super::scene::{LOOK, SOON, Scene};
+use super::scene::{LOOK, SOON, Scene, orphans};
 use crate::bed::{Bed, address, text};
-use crate::replica::{Replica, landfall, run};
+use crate::replica::Replica;
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const NAMED: &str = "loadbalancer.openstack.org/load-balancer-id";
@@ -95,21 +95,6 @@ impl Two {
             assert!(began.elapsed() < SOON, "{name}: {parts:?} in {service:#}");
             tokio::time::sleep(LOOK).await;
         }
-    }
-
-    /// `landfall orphans --delete --yes`, as the administrator of a cluster.
-    async fn orphans(bed: &Bed) -> String {
-        let home = bed.cluster.directory();
-        let mut command = landfall(home);
-        command
-            .args(["orphans", "--delete", "--yes"])
-            .args(["--kubeconfig", text(bed.cluster.admin())])
-            .args(["--config", text(&home.join("landfall.yaml"))]);
-        let output = run(command).await;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{text}{errors}");
-        text
     }
 
     /// What the Service that shares is served by: ids, and the sources that reach it.
@@ -298,20 +283,20 @@ async fn what_another_cluster_of_the_same_name_uses_stays_untouched_and_served()
 
     // What the owner's cluster has lost goes, and nothing else.
     two.abandon("left").await;
-    let reported = Two::orphans(&two.scene.bed).await;
+    let reported = orphans(&two.scene.bed).await;
     assert!(
         reported.contains(&left) && !reported.contains(&id),
         "{reported}"
     );
     assert!(reported.ends_with(", 0 could not be\n"), "{reported}");
-    let reported = Two::orphans(&two.guests).await;
+    let reported = orphans(&two.guests).await;
     assert!(reported.starts_with("0 orphans among "), "{reported}");
     assert_eq!(two.shared_part().await, before);
 
     // The owner goes; then there is nothing of it to be found.
     two.scene.delete(&["web"]).await;
     for bed in [&two.scene.bed, &two.guests] {
-        let reported = Two::orphans(bed).await;
+        let reported = orphans(bed).await;
         assert!(reported.starts_with("0 orphans among "), "{reported}");
     }
     assert_eq!(two.shared_part().await, before);
