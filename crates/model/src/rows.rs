@@ -5,6 +5,7 @@
 //! here; `resolve` validates them, so that a bad one becomes a Reason instead of a lost object.
 
 mod bytes;
+pub(crate) mod dense;
 mod kept;
 mod packed;
 mod resource;

@@ -1,8 +1,9 @@
 //! What a Service asks for, as it is kept for long and read rarely.
 
 use super::AddressSpec;
+use crate::rows::dense;
 
-/// An [`AddressSpec`] that is kept as JSON.
+/// An [`AddressSpec`] that is kept as JSON, in less room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptAddress(Box<[u8]>);
 
@@ -12,12 +13,12 @@ impl KeptAddress {
     /// Keeps what is asked for.
     pub fn new(address: &AddressSpec) -> Option<Self> {
         let json = serde_json::to_vec(address).ok()?;
-        Some(Self(json.into_boxed_slice()))
+        Some(Self(dense::of(&json)))
     }
 
     /// Returns what is asked for.
     pub fn spec(&self) -> Option<AddressSpec> {
-        serde_json::from_slice(&self.0).ok()
+        serde_json::from_slice(&dense::open(&self.0)?).ok()
     }
 }
 
@@ -44,5 +45,25 @@ mod tests {
         };
         let kept = KeptAddress::new(&spec).unwrap();
         assert_eq!(kept.spec(), Some(spec));
+    }
+
+    #[test]
+    fn what_most_services_ask_for_takes_little_room() {
+        let labels = |key: &str, name: &str| [(key.to_owned(), name.to_owned())].into();
+        let spec = AddressSpec {
+            namespace_labels: labels("kubernetes.io/metadata.name", "shop"),
+            labels: labels("app", "web-123"),
+            families: vec![Family::V4],
+            policy: FamilyPolicy::SingleStack,
+            requested: Vec::new(),
+            requested_by: String::new(),
+            pool: None,
+            count: 1,
+            sharing_key: None,
+            backend_key: String::new(),
+            held: vec!["10.90.1.123".parse().unwrap()],
+        };
+        let kept = KeptAddress::new(&spec).unwrap();
+        assert!(kept.0.len() <= 70, "{}", kept.0.len());
     }
 }

@@ -166,6 +166,11 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
+    /// Returns everything that is left.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.0
+    }
+
     pub(super) fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.0.split_first()?;
         self.0 = rest;

@@ -1,7 +1,8 @@
 //! Rows of which there are many, packed into bytes until one is read.
 //!
 //! A Service that costs two kilobytes as a [`ServiceRow`] takes a hundred bytes here, and so does a
-//! slice of three endpoints. Keys are not in it: packed rows are held by key.
+//! slice of three endpoints. With what is on record of it, a Service takes twice as many
+//! ([`dense`]). Keys are not in it: packed rows are held by key.
 
 mod status;
 
@@ -9,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::bytes::{Reader, Writer};
+use super::dense;
 use super::{
     Endpoint, Family, FamilyPolicy, ServicePort, ServiceRow, SlicePort, SliceRow, SourceMap,
     TargetPort,
@@ -103,8 +105,8 @@ impl PackedService {
             faults,
             source,
         } = row;
-        let mut to = Writer::new();
-        to.byte(flags([
+        let mut head = Writer::new();
+        head.byte(flags([
             *finalized,
             *deleting,
             *wants_load_balancer,
@@ -114,10 +116,12 @@ impl PackedService {
             *publish_not_ready,
             *allocate_node_ports,
         ]));
-        // First the fields that show its owner, then what is on record.
-        to.byte(flags([publishes(row)]));
-        to.option(class.as_deref(), Writer::text);
-        to.option(row.instance(), Writer::text);
+        // First the fields that show its owner: they are read without the rest.
+        head.byte(flags([publishes(row)]));
+        head.option(class.as_deref(), Writer::text);
+        head.option(row.instance(), Writer::text);
+        let mut to = Writer::new();
+        // What is on record is read most.
         pack_status(&mut to, status);
         to.id(uid.as_str());
         to.option(*generation, Writer::signed);
@@ -144,8 +148,9 @@ impl PackedService {
             [] => String::new(),
             faults => serde_json::to_string(faults).unwrap_or_default(),
         });
+        head.bytes(&dense::of(&to.finish()));
         Self {
-            bytes: to.finish().into(),
+            bytes: head.finish().into(),
             source: source.clone(),
         }
     }
@@ -166,6 +171,8 @@ impl PackedService {
         let _published = from.byte()?;
         let class = from.option(Reader::text)?.map(Into::into);
         let _instance = from.option(Reader::text)?;
+        let rest = dense::open(from.rest())?;
+        let mut from = Reader::new(&rest);
         let status = unpack_status(&mut from)?;
         Some(ServiceRow {
             key,
@@ -222,13 +229,18 @@ impl PackedService {
         })
     }
 
-    /// Returns its status, without unpacking the rest.
+    /// Returns its status, without making the rest of the row.
     pub fn status(&self) -> Option<ServiceStatus> {
+        unpack_status(&mut Reader::new(&self.rest()?))
+    }
+
+    /// Returns what follows the fields that show its owner.
+    fn rest(&self) -> Option<Vec<u8>> {
         let mut from = Reader::new(&self.bytes);
         let _flags = from.bytes(2)?;
         let _class = from.option(Reader::text)?;
         let _instance = from.option(Reader::text)?;
-        unpack_status(&mut from)
+        dense::open(from.rest())
     }
 
     /// Whether the bytes are the same in memory.
@@ -246,8 +258,11 @@ impl PackedService {
     pub fn may_mention(&self, text: &str) -> bool {
         // Texts are searched by words of the machine, and bytes one by one. What is searched for is
         // a text, so that no border between chunks is inside of it.
-        let mut chunks = self.bytes.utf8_chunks();
-        text.is_empty() || chunks.any(|chunk| chunk.valid().contains(text))
+        let has = |bytes: &[u8]| {
+            let mut chunks = bytes.utf8_chunks();
+            chunks.any(|chunk| chunk.valid().contains(text))
+        };
+        text.is_empty() || has(&self.bytes) || self.rest().is_none_or(|rest| has(&rest))
     }
 }
 

@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::reason::{Code, Origin, Reason};
-use crate::status::{Condition, ConditionType};
+use crate::recorded::vouch;
+use crate::status::{ACCEPTED_VERSION, Condition, ConditionType, INSTANCE, IngressAddress};
 use crate::wire;
 
 /// A Service as a cluster has many.
@@ -140,6 +141,60 @@ fn what_is_usual_takes_about_a_hundred_bytes() {
     assert!(service.bytes.len() <= 100, "{}", service.bytes.len());
     let slice = PackedSlice::of(&usual_slice());
     assert!(slice.bytes.len() <= 100, "{}", slice.bytes.len());
+}
+
+/// A Service with an address, as it is on record.
+fn served() -> ServiceRow {
+    let accepted = "{\"annotations\":{},\"spec\":{\"allocateLoadBalancerNodePorts\":false,\
+        \"externalTrafficPolicy\":\"Cluster\",\"ipFamilies\":[\"IPv4\"],\"ipFamilyPolicy\":\
+        \"SingleStack\",\"ports\":[{\"name\":\"http\",\"port\":8080,\"protocol\":\"TCP\",\
+        \"targetPort\":8000}],\"selector\":{\"app\":\"web-123\"},\"sessionAffinity\":\"None\",\
+        \"type\":\"LoadBalancer\"}}";
+    let marks = [
+        ("metallb.io/ip-allocated-from-pool", "public"),
+        (ACCEPTED_VERSION, accepted),
+        (INSTANCE, "metal"),
+    ];
+    let marks = marks.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let now = Timestamp::new(1_764_000_000, 0).unwrap();
+    let no_endpoint = "the Service has no endpoints";
+    let remedy = "start pods that its selector matches, or write an EndpointSlice with the label \
+                  kubernetes.io/service-name: web-123";
+    let reason = Reason::warning(Code::NoEndpoints, no_endpoint).remedy(remedy);
+    let mut row = usual();
+    row.finalized = true;
+    row.status.ingress = vec![IngressAddress {
+        ip: Some("10.90.1.123".parse().unwrap()),
+        ..IngressAddress::default()
+    }];
+    row.status.conditions = vec![
+        Condition::met(
+            ConditionType::Accepted,
+            Code::Accepted,
+            "every field and annotation is valid",
+            now,
+        ),
+        Condition::met(
+            ConditionType::Addressed,
+            Code::Assigned,
+            "clients connect to 10.90.1.123",
+            now,
+        ),
+        Condition::unmet(ConditionType::Programmed, &reason, now),
+    ];
+    row.status.marks = marks.into();
+    row.recorded = vouch(row.uid.as_str(), &row.status.marks).map(Into::into);
+    row
+}
+
+#[test]
+fn what_is_on_record_takes_about_as_much_again() {
+    let row = served();
+    let packed = PackedService::of(&row);
+    assert!(packed.bytes.len() <= 220, "{}", packed.bytes.len());
+    assert_eq!(packed.status().as_ref(), Some(&row.status));
+    assert!(packed.may_mention("public"));
+    assert_eq!(packed.row(row.key.clone()), Some(row));
 }
 
 #[test]
