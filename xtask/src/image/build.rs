@@ -70,9 +70,13 @@ pub fn validate(program: &Path, bytes: &[u8]) -> anyhow::Result<Elf> {
     Ok(elf)
 }
 
-/// Static, and paths of this machine replaced by names: a setting for cargo.
+/// Static, and paths of this machine replaced by names: a setting for cargo. Relocations, which a
+/// start reads all, are packed: glibc 2.36 or newer is needed where this links, and nowhere else.
 fn flags(root: &Path, home: &Path) -> anyhow::Result<String> {
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    let mut flags = vec![
+        "-Ctarget-feature=+crt-static".to_owned(),
+        "-Clink-arg=-Wl,-z,pack-relative-relocs".to_owned(),
+    ];
     // The later one wins where both fit: the checkout may be in the home folder.
     for (path, name) in [(home, "/cargo"), (root, "/landfall")] {
         flags.push(format!("--remap-path-prefix={}={name}", path.display()));
@@ -137,7 +141,7 @@ mod tests {
         );
         assert_eq!(
             flags.unwrap(),
-            r#"build.rustflags=["-Ctarget-feature=+crt-static","--remap-path-prefix=/home/ada/.cargo=/cargo","--remap-path-prefix=/home/ada/my \"landfall\"=/landfall"]"#
+            r#"build.rustflags=["-Ctarget-feature=+crt-static","-Clink-arg=-Wl,-z,pack-relative-relocs","--remap-path-prefix=/home/ada/.cargo=/cargo","--remap-path-prefix=/home/ada/my \"landfall\"=/landfall"]"#
         );
     }
 }
