@@ -181,6 +181,11 @@ pub(crate) fn open(dense: &[u8]) -> Option<Vec<u8>> {
     (bytes.len() == length).then_some(bytes)
 }
 
+/// Returns how many bytes a dense form stands for.
+pub(crate) fn length(dense: &[u8]) -> Option<usize> {
+    Reader::new(dense).count()
+}
+
 fn part(to: &mut Writer, kind: u64, count: usize) {
     to.number(((count as u64) << KIND) | kind);
 }
@@ -277,6 +282,7 @@ mod tests {
         fn bytes_are_read_back_as_they_were(bytes in any_bytes()) {
             let dense = of(&bytes);
             prop_assert_eq!(open(&dense), Some(bytes.clone()));
+            prop_assert_eq!(length(&dense), Some(bytes.len()));
             // What can't be made shorter takes a few bytes more.
             prop_assert!(dense.len() <= bytes.len() + 8 + bytes.len() / 16);
         }
@@ -285,14 +291,45 @@ mod tests {
         fn other_bytes_are_nothing_or_others(
             bytes in any_bytes(),
             other in any::<Vec<u8>>(),
-            cut in any::<prop::sample::Index>(),
+            (cut, changed, byte) in any::<(prop::sample::Index, prop::sample::Index, u8)>(),
         ) {
-            let dense = of(&bytes);
+            let mut dense = of(&bytes).into_vec();
             let part = &dense[..cut.index(dense.len())];
             prop_assert_eq!(open(part), None);
             // Whatever it is, it ends, and takes no more room than it may.
             prop_assert!(open(&other).is_none_or(|bytes| bytes.len() <= MOST));
+            let changed = changed.index(dense.len());
+            dense[changed] = byte;
+            prop_assert!(open(&dense).is_none_or(|bytes| bytes.len() <= MOST));
         }
+    }
+
+    #[test]
+    fn a_form_that_refers_to_what_is_not_there_or_too_large_is_nothing() {
+        let form = |length: usize, kind: u64, count: usize, distance: usize| {
+            let mut to = Writer::new();
+            to.count(length);
+            part(&mut to, kind, count);
+            to.count(distance);
+            to.finish()
+        };
+        let all = PHRASES.len();
+        assert_eq!(open(&form(all, COPY, all, all)).as_deref(), Some(PHRASES));
+        for (count, distance) in [
+            (1, 0),
+            (2, 1),
+            (1, all + 1),
+            (all + 1, all),
+            (9, usize::MAX),
+        ] {
+            assert_eq!(open(&form(count, COPY, count, distance)), None);
+        }
+        assert_eq!(open(&form(4, COPY, usize::MAX >> KIND, all)), None);
+        assert_eq!(open(&form(4, PLAIN, usize::MAX >> KIND, 0)), None);
+        assert_eq!(open(&form(MOST + 1, COPY, 4, all)), None);
+        // Parts of nothing end with the form.
+        assert_eq!(open(&form(4, COPY, 0, 0)), None);
+        assert_eq!(open(&[]), None);
     }
 
     #[test]
