@@ -19,6 +19,12 @@ pub(super) struct Reader<'a>(&'a [u8]);
 /// What most rows need at most.
 const ROOM: usize = 1024;
 
+/// The most values of a list that get room before they are read.
+const MOST_AT_ONCE: usize = 1024;
+
+/// Nanoseconds.
+const SECOND: u32 = 1_000_000_000;
+
 // === impl Writer ===
 
 impl Writer {
@@ -241,7 +247,7 @@ impl<'a> Reader<'a> {
     ) -> Option<Vec<T>> {
         let count = self.count()?;
         // Each takes a byte at least. Collected, one value would get the room of four.
-        let mut list = Vec::with_capacity(count.min(self.0.len()));
+        let mut list = Vec::with_capacity(count.min(self.0.len()).min(MOST_AT_ONCE));
         for _ in 0..count {
             list.push(read(self)?);
         }
@@ -264,7 +270,8 @@ impl<'a> Reader<'a> {
     pub(super) fn duration(&mut self) -> Option<Duration> {
         let seconds = self.number()?;
         let nanoseconds = self.number()?.try_into().ok()?;
-        Some(Duration::new(seconds, nanoseconds))
+        // More of them would be carried over to seconds, which may overflow.
+        (nanoseconds < SECOND).then(|| Duration::new(seconds, nanoseconds))
     }
 
     pub(super) fn id(&mut self) -> Option<String> {
@@ -341,5 +348,19 @@ mod tests {
             assert_eq!(Reader::new(&bytes[..end]).text(), None);
         }
         assert_eq!(Reader::new(&[0xff; 11]).number(), None);
+    }
+
+    #[test]
+    fn seconds_that_nanoseconds_would_carry_over_are_no_duration() {
+        let mut writer = Writer::new();
+        writer.number(u64::MAX);
+        writer.number(u64::from(SECOND));
+        assert_eq!(Reader::new(&writer.finish()).duration(), None);
+        let mut writer = Writer::new();
+        writer.duration(Duration::MAX);
+        assert_eq!(
+            Reader::new(&writer.finish()).duration(),
+            Some(Duration::MAX)
+        );
     }
 }

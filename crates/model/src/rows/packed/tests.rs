@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -103,6 +104,103 @@ fn usual_slice() -> SliceRow {
 fn a_service_unpacks_as_it_was_packed() {
     for row in [usual(), unusual()] {
         assert_eq!(PackedService::of(&row).row(row.key.clone()), Some(row));
+    }
+}
+
+/// Texts that have pieces in common, with each other and with those of many Services.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "\\PC{0,30}",
+        "[a-f0-9]{0,70}",
+        "(web|web-1|app\": \"web|-){0,9}",
+        "(every field and annotation is valid|clients connect to |10.0.0.1){0,3}",
+    ]
+}
+
+fn any_texts() -> impl Strategy<Value = BTreeMap<String, String>> {
+    prop::collection::btree_map(any_text(), any_text(), 0..4)
+}
+
+fn any_row() -> impl Strategy<Value = ServiceRow> {
+    let texts = (any_text(), any_text(), any_text(), any_text());
+    let maps = (any_texts(), any_texts(), any_texts(), any_texts());
+    let some = any::<[bool; 8]>();
+    let numbers = any::<(Option<i64>, Option<Duration>, i32)>();
+    (texts, maps, some, numbers).prop_map(|(texts, maps, some, numbers)| {
+        let [
+            unlike,
+            class,
+            version,
+            recorded,
+            address,
+            finalized,
+            deleting,
+            published,
+        ] = some;
+        let mut row = if unlike { unusual() } else { usual() };
+        row.uid = Uid::new(&texts.0);
+        row.class = class.then(|| texts.1.as_str().into());
+        row.resource_version = version.then(|| texts.2.as_str().into());
+        row.recorded = recorded.then(|| texts.3.as_str().into());
+        row.load_balancer_ip = address.then(|| texts.0.clone());
+        row.source_ranges = vec![texts.2, texts.1];
+        (row.labels, row.annotations, row.selector, row.status.marks) = maps;
+        (row.generation, row.affinity) = (numbers.0, numbers.1);
+        row.created = Timestamp::from_second(numbers.2.into()).ok();
+        (row.finalized, row.deleting) = (finalized, deleting);
+        if published {
+            row.status.ingress = vec![IngressAddress {
+                hostname: Some(texts.3),
+                ..IngressAddress::default()
+            }];
+        }
+        row
+    })
+}
+
+/// Reads all that can be read of it.
+fn read(bytes: &[u8]) {
+    let packed = PackedService {
+        bytes: bytes.into(),
+        source: None,
+    };
+    let _ = packed.row(ServiceKey::new("shop", "web"));
+    let _ = (packed.status(), packed.size());
+    let _ = (packed.affiliation(), packed.may_mention("web"));
+}
+
+proptest! {
+    #[test]
+    fn any_service_unpacks_as_it_was_packed(row in any_row()) {
+        let packed = PackedService::of(&row);
+        prop_assert_eq!(packed.affiliation(), Some(OwnershipFields::from(&row)));
+        let status = packed.status();
+        prop_assert_eq!(status.as_ref(), Some(&row.status));
+        prop_assert!(row.annotations.values().all(|text| packed.may_mention(text)));
+        let unpacked = packed.row(row.key.clone());
+        prop_assert_eq!(unpacked.as_ref(), Some(&row));
+        prop_assert_eq!(unpacked.as_ref().map(PackedService::of), Some(packed));
+    }
+
+    #[test]
+    fn bytes_that_no_packing_left_are_read_without_a_panic(
+        row in any_row(),
+        (at, cut, byte) in any::<(prop::sample::Index, prop::sample::Index, u8)>(),
+        other in any::<Vec<u8>>(),
+    ) {
+        let packed = PackedService::of(&row);
+        let mut changed = packed.bytes.to_vec();
+        changed[at.index(packed.bytes.len())] = byte;
+        read(&changed);
+        read(&changed[..cut.index(changed.len())]);
+        read(&other);
+        // The same where the dense form is one.
+        let (dense, mut rest) = (packed.dense().unwrap(), packed.rest().unwrap());
+        let (head, _) = packed.bytes.split_at(packed.bytes.len() - dense.len());
+        rest[at.index(packed.size() - head.len())] = byte;
+        read(&[head, &dense::of(&rest)].concat());
+        read(&[head, &dense::of(&rest[..cut.index(rest.len())])].concat());
+        read(&[head, &dense::of(&other)].concat());
     }
 }
 
