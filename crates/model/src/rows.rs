@@ -27,7 +27,7 @@ use crate::recorded::recorded_instance;
 use crate::status::{INSTANCE, ServiceStatus};
 
 pub use kept::KeptService;
-pub use packed::{OwnershipFields, PackedService, PackedSlice};
+pub use packed::{KeptStatus, OwnershipFields, PackedService, PackedSlice};
 pub use resource::{
     AcceptedResource, AddressRange, Cooling, CoolingAddress, ResourceKind, ResourceProblem,
     ResourceRow,

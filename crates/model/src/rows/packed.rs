@@ -18,6 +18,7 @@ use super::{
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
 use crate::status::ServiceStatus;
+pub use status::KeptStatus;
 use status::{pack_status, unpack_status};
 
 /// A [`ServiceRow`] without its key. Equal where the rows are equal; copies share their bytes.

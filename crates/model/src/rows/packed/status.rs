@@ -2,9 +2,31 @@
 //! is no text that has to be parsed.
 
 use super::super::bytes::{Reader, Writer};
+use super::super::dense;
 use super::{flags, pack_octets, protocol_byte, protocol_of, unflag, unpack_octets};
 use crate::reason::Code;
 use crate::status::{Condition, ConditionType, IngressAddress, IpMode, PortStatus, ServiceStatus};
+
+/// A [`ServiceStatus`] that is kept packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeptStatus(Box<[u8]>);
+
+// === impl KeptStatus ===
+
+impl KeptStatus {
+    /// Keeps a status.
+    pub fn new(status: &ServiceStatus) -> Self {
+        let mut to = Writer::new();
+        pack_status(&mut to, status);
+        Self(dense::of(&to.finish()))
+    }
+
+    /// Returns the status.
+    pub fn status(&self) -> ServiceStatus {
+        let bytes = dense::open(&self.0).unwrap_or_default();
+        unpack_status(&mut Reader::new(&bytes)).unwrap_or_default()
+    }
+}
 
 /// Packs a status: one byte where there is none of ours, as on most Services of a cluster.
 pub(super) fn pack_status(to: &mut Writer, status: &ServiceStatus) {
@@ -214,8 +236,9 @@ mod tests {
             pack_status(&mut to, &status);
             let bytes = to.finish();
             let mut from = Reader::new(&bytes);
-            prop_assert_eq!(unpack_status(&mut from), Some(status));
+            prop_assert_eq!(unpack_status(&mut from), Some(status.clone()));
             prop_assert_eq!(from.byte(), None, "nothing is left");
+            prop_assert_eq!(KeptStatus::new(&status).status(), status);
         }
 
         #[test]
