@@ -19,6 +19,7 @@ use landfall_model::wire::{accepted_annotations, accepted_from_text};
 use landfall_model::{Code, Reason, ServiceKey, Uid};
 
 use crate::held::{self, addresses};
+use crate::instance::InstanceId;
 use crate::parallel;
 use crate::resolve::backend_key;
 use crate::select::{Classes, Ownership};
@@ -44,7 +45,7 @@ pub struct LostClaim {
 }
 
 /// A claim and what decides between two claims on one address.
-struct Candidate {
+pub(crate) struct Candidate {
     rank: Rank,
     claim: Claim,
 }
@@ -72,25 +73,41 @@ pub fn claims<P: Provider>(
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
 ) -> Vec<Vec<Claim>> {
-    on_record(world.services(), world, classes, providers).claims
+    on_record(world, classes, providers).claims
 }
 
-/// Returns what is on record of these Services, each address with one Service unless Services share
-/// it.
+/// Returns what is on record, each address with one Service unless Services share it.
 pub fn on_record<P: Provider>(
-    services: impl Iterator<Item = Arc<ServiceRow>>,
     world: &World,
     classes: &Classes,
     providers: &[impl Deref<Target = P>],
 ) -> RecordedClaims {
-    let mut candidates: Vec<Vec<Candidate>> = providers.iter().map(|_| Vec::new()).collect();
-    let services: Vec<Arc<ServiceRow>> = services.collect();
-    let found = parallel::map(&services, parallel::SERVICES, |row| {
-        let namespace = world.namespace(row.key.namespace());
-        let instance = classes.holder_on_record(row, namespace.map(AsRef::as_ref))?;
-        Some((instance, Candidate::of(row, claim(row)?)))
+    let keys: Vec<ServiceKey> = world.keys().collect();
+    let found = parallel::map(&keys, parallel::SERVICES, |key| {
+        let row = world.service(key)?;
+        candidate(&row, world, classes)
     });
-    for (instance, candidate) in found.into_iter().flatten() {
+    settle_all(found.into_iter().flatten(), providers)
+}
+
+/// Returns what a Service claims by its record, and which instance has charge of it.
+pub(crate) fn candidate(
+    row: &ServiceRow,
+    world: &World,
+    classes: &Classes,
+) -> Option<(InstanceId, Candidate)> {
+    let namespace = world.namespace(row.key.namespace());
+    let instance = classes.holder_on_record(row, namespace.map(AsRef::as_ref))?;
+    Some((instance, Candidate::of(row, claim(row)?)))
+}
+
+/// Decides between claims on one address.
+pub(crate) fn settle_all<P: Provider>(
+    found: impl Iterator<Item = (InstanceId, Candidate)>,
+    providers: &[impl Deref<Target = P>],
+) -> RecordedClaims {
+    let mut candidates: Vec<Vec<Candidate>> = providers.iter().map(|_| Vec::new()).collect();
+    for (instance, candidate) in found {
         if let Some(candidates) = instance.of_mut(&mut candidates) {
             candidates.push(candidate);
         }

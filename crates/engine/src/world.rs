@@ -173,6 +173,12 @@ impl World {
         KeptService::new(row, self.services.get(&row.key))
     }
 
+    /// Returns a Service as it is kept here.
+    pub fn kept(&self, key: &ServiceKey) -> Option<KeptService> {
+        let packed = self.services.get(key)?;
+        Some(KeptService::shared(key.clone(), packed.clone()))
+    }
+
     /// The fields that decide the owner of a Service.
     pub fn affiliation(&self, key: &ServiceKey) -> Option<OwnershipFields<'_>> {
         self.services.get(key)?.affiliation()

@@ -76,12 +76,7 @@ fn recorded(rows: Vec<Arc<ServiceRow>>) -> RecordedClaims {
     for row in rows {
         world.apply(Fact::Service(row));
     }
-    on_record(
-        world.services(),
-        &world,
-        &Classes::only("local"),
-        &providers(&[true]),
-    )
+    on_record(&world, &Classes::only("local"), &providers(&[true]))
 }
 
 fn web() -> ServiceBuilder {
@@ -328,12 +323,7 @@ fn sharing_of_an_address_of_a_cloud_is_not_checked_here() {
         let row = svc(name).port(80).holding("192.0.2.1").row();
         world.apply(Fact::Service(row));
     }
-    let record = on_record(
-        world.services(),
-        &world,
-        &Classes::only("cloud"),
-        &providers(&[false]),
-    );
+    let record = on_record(&world, &Classes::only("cloud"), &providers(&[false]));
     assert_eq!(names(&record), ["a [192.0.2.1]", "b [192.0.2.1]"]);
 }
 
@@ -343,12 +333,7 @@ fn a_claim_is_that_of_the_instance_on_record_whichever_is_the_default_today() {
     let row = web().holding("192.0.2.1").with(marked(INSTANCE, "inner"));
     world.apply(Fact::Service(row.row()));
     let classes = Classes::new(vec!["edge".to_owned(), "inner".to_owned()], Some("edge"));
-    let record = on_record(
-        world.services(),
-        &world,
-        &classes,
-        &providers(&[true, true]),
-    );
+    let record = on_record(&world, &classes, &providers(&[true, true]));
     let counts: Vec<usize> = record.claims.iter().map(Vec::len).collect();
     assert_eq!(counts, [0, 1]);
 }
@@ -360,12 +345,7 @@ fn what_a_service_of_an_instance_that_is_gone_holds_is_reserved() {
     world.apply(Fact::Service(row.row()));
     let classes = Classes::only("local");
     assert_eq!(
-        names(&on_record(
-            world.services(),
-            &world,
-            &classes,
-            &providers(&[true])
-        )),
+        names(&on_record(&world, &classes, &providers(&[true]))),
         [] as [&str; 0]
     );
     let rows: Vec<_> = world.services().collect();

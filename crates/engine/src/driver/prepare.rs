@@ -25,6 +25,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
     /// What is to be done for a Service now; `None`: nothing.
     pub(super) fn prepare(&mut self, key: &ServiceKey) -> Option<WorkItem> {
         let row = self.recalled.remove(key);
+        if self.recalled.is_empty() {
+            self.recalled.shrink_to_fit();
+        }
         let row = row.or_else(|| self.world.service(key));
         let wanted = row
             .as_ref()

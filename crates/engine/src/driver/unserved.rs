@@ -14,7 +14,7 @@ use landfall_model::{ServiceKey, Uid};
 use tokio::task::JoinSet;
 
 use super::{Engine, clock};
-use crate::claims::{claim as recorded, foreign_claim, foreign_claims};
+use crate::claims::{claim as recorded, foreign_claim};
 use crate::instance::InstanceId;
 use crate::report::{Event, Report};
 use crate::select::Ownership;
@@ -67,8 +67,8 @@ impl UnservedServices {
 impl<P: Provider, R: Report> Engine<P, R> {
     /// Keeps every instance from giving away what these Services hold that none serves. The
     /// providers hold no such claim yet.
-    pub(super) fn reserve_all(&mut self, rows: &[Arc<ServiceRow>]) {
-        self.unserved.claims = foreign_claims(rows.iter(), &self.world, &self.config.classes);
+    pub(super) fn reserve_all(&mut self, claims: BTreeMap<ServiceKey, Claim>) {
+        self.unserved.claims = claims;
         for claim in self.unserved.claims.values() {
             self.reserve(&claim.uid, Some(claim));
         }

@@ -23,6 +23,11 @@ impl KeptService {
         }
     }
 
+    /// Keeps a row that is packed already.
+    pub const fn shared(key: ServiceKey, packed: PackedService) -> Self {
+        Self { key, packed }
+    }
+
     /// Namespace and name.
     pub const fn key(&self) -> &ServiceKey {
         &self.key
