@@ -3,6 +3,7 @@
 //! One task owns the World and the queue; reconciles run beside it as tasks of their own, never two
 //! for one Service. Nothing here decides what a load balancer should look like.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -27,17 +28,16 @@ use crate::instance::Owners;
 use crate::leadership::Role;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
-use crate::reconcile::{EventState, Job, ReconcileEnd};
+use crate::reconcile::{Job, ReconcileEnd};
 use crate::report::Report;
 use crate::select::{Classes, Ownership};
 use crate::store::StateStore;
 use crate::world::World;
 use audits::Audits;
 use ends::Running;
-use history::ReconcileHistory;
 pub use pools::hand_out_pools;
 use start::slots;
-use tracked::{Marks, Tracked};
+use tracked::Tracked;
 use unserved::UnservedServices;
 use unwritten::Unwritten;
 use waiting::Waiting;
@@ -342,8 +342,9 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     fn validate(&self, row: &ServiceRow) -> Ownership {
         let namespace = self.world.namespace(row.key.namespace());
+        let instance = self.instance_of(row);
         let affiliation = OwnershipFields {
-            instance: self.instance_of(row),
+            instance: instance.as_deref(),
             ..row.into()
         };
         let classes = &self.config.classes;
@@ -352,11 +353,12 @@ impl<P: Provider, R: Report> Engine<P, R> {
 
     /// The instance on record of a Service. A status of an earlier release does not say it; then
     /// this process remembers the annotation.
-    fn instance_of<'a>(&'a self, row: &'a ServiceRow) -> Option<&'a str> {
-        row.instance().or_else(|| {
+    fn instance_of<'a>(&self, row: &'a ServiceRow) -> Option<Cow<'a, str>> {
+        row.instance().map(Cow::Borrowed).or_else(|| {
             let tracked = self.tracked.get(&row.key)?;
             let ours = tracked.uid == row.uid;
-            tracked.marks.get(INSTANCE).filter(|_| ours)
+            let instance = ours.then(|| tracked.marks().remove(INSTANCE)).flatten();
+            instance.map(Cow::Owned)
         })
     }
 
@@ -368,22 +370,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         }
         self.by_uid.insert(row.uid.clone(), row.key.clone());
         self.tracked.entry(row.key.clone()).or_insert_with(|| {
-            Box::new(Tracked {
-                uid: row.uid.clone(),
-                accepted: None,
-                gave_up: false,
-                ending: false,
-                unrecorded: Vec::new(),
-                written: None,
-                last_failure: None,
-                reporting: EventState::default(),
-                marks: Marks::of(&row.status.marks),
-                published: row.status.ingress.clone(),
-                owners: None,
-                replacing: false,
-                history: ReconcileHistory::default(),
-                obsolete: self.cleared.remove(&row.uid).unwrap_or_default(),
-            })
+            let obsolete = self.cleared.remove(&row.uid).unwrap_or_default();
+            Box::new(Tracked::new(row, obsolete))
         })
     }
 

@@ -16,7 +16,7 @@ use landfall_model::reason::{Code, Reason};
 use serde::Serialize;
 
 /// What was carried out for a Service since it was last as wanted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// What it was carried out for.
     wanted: Option<Arc<Intent>>,

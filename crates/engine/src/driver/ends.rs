@@ -182,7 +182,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
                 self.queue.push_after(key, pause, now);
             }
             Outcome::Stuck => {
-                let pause = history.progress.stop(now);
+                let pause = history.progress.get_or_insert_default().stop(now);
                 self.queue.push_after(key, pause, now);
             }
             Outcome::Failed => self.fail(key),
@@ -201,7 +201,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let left = tracked.owners.take().map(|owners| owners.first);
         // What comes back after this begins from nothing, as it would for another process.
         tracked.accepted = None;
-        tracked.published.clear();
+        tracked.set_published(Vec::new());
         let replacing = std::mem::take(&mut tracked.replacing);
         let row = self.world.service(key);
         let same = row.is_some_and(|row| row.uid == tracked.uid);

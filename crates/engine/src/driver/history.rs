@@ -19,7 +19,8 @@ pub(super) struct ReconcileHistory {
     pub(super) conflicts: u32,
     /// Whether it is not known if a status was written: the last write has no certain answer.
     pub(super) unsure: bool,
-    pub(super) progress: Progress,
+    /// `None`: nothing was carried out since it was last settled.
+    pub(super) progress: Option<Box<Progress>>,
     pub(super) status_conflicts: StatusConflicts,
     /// What it has kept others from since it was last settled.
     pub(super) holds: Option<Holds>,
@@ -39,7 +40,8 @@ impl ReconcileHistory {
     /// Hands a reconcile what it has to know of those before it.
     pub(super) fn begin(&mut self, job: &mut Job, now: Instant) {
         self.status_conflicts.review(now);
-        job.progress = self.progress.clone().at(now);
+        let progress = self.progress.as_deref().cloned();
+        job.progress = progress.unwrap_or_default().at(now);
         if let Some(intent) = &mut job.intent
             && intent.load_balancer.is_some()
         {

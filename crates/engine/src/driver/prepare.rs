@@ -122,17 +122,18 @@ impl<P: Provider, R: Report> Engine<P, R> {
         let provider = instance.of(&self.handle.providers);
         let recalls = provider.is_some_and(|it| it.profile().takes_pools);
         let tracked = self.track(&row);
+        let published = tracked.published();
         if intent.is_some() {
             tracked.accepted = accepted;
             tracked.ending = false;
             tracked.owners = Some(Owners::only(instance));
-        } else if recalls && !tracked.published.is_empty() {
+        } else if recalls && !published.is_empty() {
             // It was recalled, and has to be given back.
             tracked.owners = Some(Owners::only(instance));
         }
         let persisted = Persisted {
             obsolete: tracked.obsolete,
-            published: tracked.published.clone(),
+            published,
             ..persisted
         };
         let job = Job {

@@ -47,7 +47,8 @@ impl<P: Provider, R: Report> Engine<P, R> {
         for (key, tracked) in &mut self.tracked {
             let row = self.world.service(key);
             let row = row.filter(|row| row.uid == tracked.uid);
-            tracked.published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
+            let published = row.map_or_else(Vec::new, |row| row.status.ingress.clone());
+            tracked.set_published(published);
         }
         // After what is ours: where both are on record with an address, ours goes on being served.
         let foreign = services.iter_mut().filter_map(|it| it.foreign.take());

@@ -1,7 +1,6 @@
 //! Two that write the same status: without a pause between the answers they would do nothing else.
 //! Pure.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use landfall_model::reason::{Code, Reason};
@@ -11,7 +10,7 @@ use landfall_model::status::ServiceStatus;
 #[derive(Debug, Default)]
 pub(super) struct StatusConflicts {
     /// When.
-    rewrites: VecDeque<Instant>,
+    rewrites: Vec<Instant>,
     fight: Option<Box<StatusConflict>>,
 }
 
@@ -47,13 +46,13 @@ impl StatusConflicts {
                 false
             }
             None => {
-                self.rewrites.push_back(now);
+                self.rewrites.push(now);
                 self.rewrites
                     .retain(|then| now.saturating_duration_since(*then) < WITHIN);
                 if self.rewrites.len() < REWRITES {
                     return true;
                 }
-                self.rewrites = VecDeque::new();
+                self.rewrites = Vec::new();
                 self.fight = Some(Box::new(StatusConflict {
                     said: said.clone(),
                     until: now + FIRST_PAUSE,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::intent::Intent;
-use landfall_model::rows::ServiceRow;
+use landfall_model::rows::{KeptStatus, ServiceRow};
 use landfall_model::status::{IngressAddress, ServiceStatus};
 use landfall_model::{ServiceKey, Uid};
 
@@ -34,11 +34,9 @@ pub(super) struct Tracked {
     pub(super) last_failure: Option<String>,
     pub(super) reporting: EventState,
     /// The marks as the last reconcile left them, whether or not the source has repeated them: a
-    /// removal needs them, and its Service may be gone by then.
-    pub(super) marks: Marks,
-    /// What its status published when its claim was read from there, or as the last reconcile left
-    /// it that served a version.
-    pub(super) published: Vec<IngressAddress>,
+    /// removal needs them, and its Service may be gone by then. And what its status published when
+    /// its claim was read from there, or as the last reconcile left it that served a version.
+    left: KeptStatus,
     /// The instances with which something of it may exist outside.
     pub(super) owners: Option<Owners>,
     /// The running reconcile clears the way: for a later Service of this name, or another instance.
@@ -48,10 +46,6 @@ pub(super) struct Tracked {
     /// Annotations of the instance that served it before and has cleared everything away.
     pub(super) obsolete: &'static [&'static str],
 }
-
-/// Marks of a Service, in a fraction of the room that a map of so few takes.
-#[derive(Debug, Default)]
-pub(super) struct Marks(Box<[(String, String)]>);
 
 #[derive(Debug)]
 pub(super) struct Written {
@@ -78,24 +72,61 @@ pub(super) enum StatusOrigin {
 // === impl Tracked ===
 
 impl Tracked {
+    /// Remembers a Service of which nothing was done yet.
+    pub(super) fn new(row: &ServiceRow, obsolete: &'static [&'static str]) -> Self {
+        Self {
+            uid: row.uid.clone(),
+            accepted: None,
+            gave_up: false,
+            ending: false,
+            unrecorded: Vec::new(),
+            written: None,
+            last_failure: None,
+            reporting: EventState::default(),
+            left: kept(row.status.ingress.clone(), row.status.marks.clone()),
+            owners: None,
+            replacing: false,
+            history: ReconcileHistory::default(),
+            obsolete,
+        }
+    }
+
+    /// Returns its marks as the last reconcile left them.
+    pub(super) fn marks(&self) -> BTreeMap<String, String> {
+        self.left.status().marks
+    }
+
+    /// Returns what its status published.
+    pub(super) fn published(&self) -> Vec<IngressAddress> {
+        self.left.status().ingress
+    }
+
+    /// Replaces what its status published.
+    pub(super) fn set_published(&mut self, published: Vec<IngressAddress>) {
+        self.left = kept(published, self.marks());
+    }
+
     /// Remembers how a reconcile ended. `served`: it was for a load balancer that is wanted.
     pub(super) fn take_end(&mut self, end: &mut ReconcileEnd, served: bool, now: Instant) {
         self.last_failure.clone_from(&end.failure);
         self.reporting.clone_from(&end.reporting);
-        self.marks = Marks::of(&end.status.marks);
-        if served {
-            self.published.clone_from(&end.status.ingress);
-        }
+        let published = if served {
+            end.status.ingress.clone()
+        } else {
+            self.published()
+        };
+        self.left = kept(published, end.status.marks.clone());
         let history = &mut self.history;
         history.last = Some((end.outcome, now));
         if end.writing != Writing::Nothing {
             history.unsure = end.writing == Writing::Unsure;
         }
-        history.progress = std::mem::take(&mut end.progress);
+        let mut progress = std::mem::take(&mut end.progress);
         // A step that fails is not counted; those that succeed before it are, however it ends.
         if matches!(end.outcome, Outcome::Failed | Outcome::Paused(_)) {
-            history.progress.fail(end.failure.as_deref());
+            progress.fail(end.failure.as_deref());
         }
+        history.progress = (progress != Progress::default()).then(|| Box::new(progress));
         if end.outcome != Outcome::Outdated {
             history.conflicts = 0;
         }
@@ -127,7 +158,7 @@ impl Tracked {
         let status = match &row {
             Some(row) => self.current_status(row),
             None => ServiceStatus {
-                marks: self.marks.map(),
+                marks: self.marks(),
                 ..ServiceStatus::default()
             },
         };
@@ -211,29 +242,20 @@ impl Tracked {
     }
 }
 
-// === impl Marks ===
-
-impl Marks {
-    pub(super) fn of(marks: &BTreeMap<String, String>) -> Self {
-        Self(marks.clone().into_iter().collect())
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(mark, _)| mark == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    fn map(&self) -> BTreeMap<String, String> {
-        self.0.iter().cloned().collect()
-    }
-}
-
 // === impl Written ===
 
 impl Written {
     fn is_after(&self, reported: &ServiceStatus) -> bool {
         *reported == self.over || self.earlier.contains(reported)
     }
+}
+
+fn kept(ingress: Vec<IngressAddress>, marks: BTreeMap<String, String>) -> KeptStatus {
+    KeptStatus::new(&ServiceStatus {
+        ingress,
+        marks,
+        ..ServiceStatus::default()
+    })
 }
 
 /// Whether addresses and conditions are ours. Others may put names beside our addresses; an address
@@ -259,4 +281,14 @@ fn says(reported: &ServiceStatus, ours: &ServiceStatus) -> bool {
 fn has_marks(reported: &ServiceStatus, ours: &ServiceStatus) -> bool {
     let mut marks = ours.marks.iter();
     marks.all(|(key, value)| reported.marks.get(key) == Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_of_a_service_fits_a_size_class_of_the_allocator() {
+        assert!(size_of::<Tracked>() <= 448, "{}", size_of::<Tracked>());
+    }
 }
