@@ -80,6 +80,10 @@ const SHORTEST: usize = 4;
 /// Fewer pairs of digits are no hash.
 const FEWEST_PAIRS: usize = 8;
 
+/// After so many bytes that are in no reference one is skipped at a time, then two, and so on up to
+/// as many: a long text that has nothing in common with others takes little work.
+const STRIDE: usize = 64;
+
 /// The most bytes that are made from a dense form: beyond every object of an API server.
 const MOST: usize = 64 << 20;
 
@@ -138,7 +142,7 @@ pub(crate) fn of(bytes: &[u8]) -> Box<[u8]> {
         let digits = pairs_of_digits(rest) * 2;
         let copied = found.map_or(0, |found| found.count);
         if digits.max(copied) == 0 {
-            at += 1;
+            at += 1 + ((at - plain_from) / STRIDE).min(STRIDE);
             continue;
         }
         write_plain(&mut to, bytes, plain_from..at);
@@ -330,6 +334,26 @@ mod tests {
         // Parts of nothing end with the form.
         assert_eq!(open(&form(4, COPY, 0, 0)), None);
         assert_eq!(open(&[]), None);
+    }
+
+    #[test]
+    fn a_long_text_is_read_back_and_what_follows_it_is_found() {
+        let mut state = 1_u32;
+        let mut any_byte = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state.to_be_bytes()[0]
+        };
+        let noise: Vec<u8> = (0..300_000).map(|_| any_byte()).collect();
+        let phrases = PHRASES.repeat(30);
+        for bytes in [
+            vec![b'x'; 300_000],
+            noise.clone(),
+            [noise, phrases].concat(),
+        ] {
+            let dense = of(&bytes);
+            assert_eq!(open(&dense), Some(bytes.clone()));
+            assert!(dense.len() <= 310_000, "{}", dense.len());
+        }
     }
 
     #[test]
