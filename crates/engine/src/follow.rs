@@ -51,9 +51,18 @@ impl Follower {
     /// Applies facts and returns what they may have changed.
     pub fn apply_all(&mut self, facts: impl IntoIterator<Item = Fact>) -> Changes {
         let mut changes = Changes::default();
+        let mut named = BTreeSet::new();
         for fact in facts {
-            changes.add(self.apply(fact));
+            match self.apply(fact) {
+                Affected::None => {}
+                Affected::Services(keys) => changes.services.extend(keys),
+                Affected::Naming(addresses) => named.extend(addresses),
+                Affected::All => changes.all = true,
+                Affected::Pools => changes.pools = true,
+                Affected::Resources => changes.resources = true,
+            }
         }
+        changes.services.extend(self.world.naming(&named));
         changes
     }
 
@@ -82,17 +91,25 @@ impl Deref for Follower {
     }
 }
 
-// === impl Changes ===
+#[cfg(test)]
+mod tests {
+    use landfall_testkit::slice;
 
-impl Changes {
-    /// Adds what one fact affects.
-    pub fn add(&mut self, affected: Affected) {
-        match affected {
-            Affected::None => {}
-            Affected::Services(keys) => self.services.extend(keys),
-            Affected::All => self.all = true,
-            Affected::Pools => self.pools = true,
-            Affected::Resources => self.resources = true,
-        }
+    use super::*;
+
+    #[test]
+    fn services_that_name_a_new_cluster_ip_are_among_the_changes() {
+        let mut follower = Follower::default();
+        let slice = Fact::Slice(slice("web").ready("10.96.0.7").row());
+        follower.apply_all([slice, Fact::Synced]);
+        let dns = ServiceKey::new("other", "dns");
+        let facts =
+            [7, 8].map(|last| Fact::ClusterIps(dns.clone(), Box::new([[10, 96, 0, last].into()])));
+        let services = BTreeSet::from([ServiceKey::new("default", "web")]);
+        let expected = Changes {
+            services,
+            ..Changes::default()
+        };
+        assert_eq!(follower.apply_all(facts), expected);
     }
 }

@@ -3,11 +3,12 @@
 //! [`World::apply`] takes one fact and says whose outcome may differ because of it. It decides
 //! nothing else.
 
+mod cluster_ips;
 mod pools;
 mod resources;
 mod slices;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use landfall_model::rows::{
 
 use crate::held::addresses;
 use crate::parallel;
+use cluster_ips::{ClusterIps, Named};
 use pools::Pools;
 use resources::Resources;
 use slices::Slices;
@@ -35,6 +37,8 @@ use slices::Slices;
 pub struct World {
     services: ByNamespace<PackedService>,
     slices: Slices,
+    cluster_ips: ClusterIps,
+    named: Named,
     nodes: BTreeMap<Arc<str>, Arc<NodeRow>>,
     /// Whether there has ever been a node.
     had_nodes: bool,
@@ -60,6 +64,9 @@ pub enum Affected {
     None,
     /// That of these Services.
     Services(Vec<ServiceKey>),
+    /// That of the Services that name one of these addresses as that of a member: see
+    /// [`World::naming`], which goes through all slices, and so once for many facts.
+    Naming(Vec<IpAddr>),
     /// All Services.
     All,
     /// All Services, because the address pools have changed.
@@ -75,10 +82,8 @@ impl World {
     pub fn apply(&mut self, fact: Fact) -> Affected {
         match fact {
             Fact::Service(row) => self.apply_service(&row),
-            Fact::ServiceGone(key) => match self.services.remove(&key) {
-                Some(_) => Affected::one(key),
-                None => Affected::None,
-            },
+            Fact::ServiceGone(key) => self.remove_service(key),
+            Fact::ClusterIps(key, addresses) => self.apply_cluster_ips(&key, addresses),
             Fact::Slice(row) => Affected::Services(self.slices.insert(&row)).or_none(),
             Fact::SliceGone(key) => match self.slices.remove(&key) {
                 Some(service) => Affected::one(service),
@@ -147,6 +152,7 @@ impl World {
                 self.synced = true;
                 self.services.compact();
                 self.slices.compact();
+                self.cluster_ips.compact();
                 Affected::All
             }
         }
@@ -201,6 +207,16 @@ impl World {
         service: &ServiceKey,
     ) -> impl Iterator<Item = SliceRow> + use<'a> {
         self.slices.of(service)
+    }
+
+    /// The Services of which an endpoint or an annotation names one of these addresses.
+    pub fn naming(&self, addresses: &BTreeSet<IpAddr>) -> BTreeSet<ServiceKey> {
+        if addresses.is_empty() {
+            return BTreeSet::new();
+        }
+        let mut found = self.slices.with(addresses);
+        found.extend(self.named.with(addresses).cloned());
+        found
     }
 
     /// A namespace.
@@ -260,12 +276,18 @@ impl World {
         self.pools.cover(address)
     }
 
+    /// Whether an address is a cluster IP of some Service.
+    pub fn is_cluster_ip(&self, address: IpAddr) -> bool {
+        self.cluster_ips.contain(address)
+    }
+
     /// What is known of an address that a member may have. `asks_machine`: whether it matters that
     /// it is one of this machine's, of which there may be many.
     pub fn ours(&self, address: IpAddr, asks_machine: bool) -> Ours {
         Ours {
             pool: self.in_a_pool(address),
             machine: asks_machine && self.machine.iter().any(|net| net.contains(&address)),
+            cluster_ip: self.is_cluster_ip(address),
         }
     }
 
@@ -294,8 +316,26 @@ impl World {
         if self.services.get(&row.key) == Some(&packed) {
             return Affected::None;
         }
+        self.named.set(row);
         self.services.insert(&row.key, packed);
         Affected::one(row.key.clone())
+    }
+
+    fn remove_service(&mut self, key: ServiceKey) -> Affected {
+        self.named.remove(&key);
+        match self.services.remove(&key) {
+            Some(_) => Affected::one(key),
+            None => Affected::None,
+        }
+    }
+
+    fn apply_cluster_ips(&mut self, key: &ServiceKey, addresses: Box<[IpAddr]>) -> Affected {
+        let changed = self.cluster_ips.set(key, addresses);
+        // Before everything is known, nothing was resolved.
+        if changed.is_empty() || !self.synced {
+            return Affected::None;
+        }
+        Affected::Naming(changed)
     }
 
     fn all_in_namespace(&self, namespace: &str) -> Affected {

@@ -28,6 +28,8 @@ pub struct Ours {
     pub pool: bool,
     /// What is sent to it arrives on this machine.
     pub machine: bool,
+    /// It is a cluster IP of a Service, whose endpoints may be a listener of ours.
+    pub cluster_ip: bool,
 }
 
 /// The authors of the Services that an instance serves.
@@ -60,6 +62,8 @@ pub enum ForbiddenAddress {
     AdminChecked,
     /// It is in an address pool, so that a listener of ours may be there.
     Pool,
+    /// It is a cluster IP.
+    ClusterIp,
     /// Annotations of a cluster name members only where the operator lets them.
     AnnotationsOff,
     /// The prefixes that the operator gave do not cover it.
@@ -108,6 +112,7 @@ impl MemberRules {
         };
         // What is reached by way of a translated address is validated as if it stood there itself.
         let hidden = embedded(address).map(IpAddr::V4);
+        let named = address;
         for address in std::iter::once(address).chain(hidden) {
             match kind(address) {
                 Some(LOOPBACK) if self.lets_loopback(address, listed.as_deref()) => {}
@@ -118,9 +123,17 @@ impl MemberRules {
                 let ports = [Some(member.port()), check.map(NonZeroU16::get)];
                 ports.contains(&Some(admin.port()))
             });
-            let Ours { pool, machine } = ours(address, asks_admin);
+            let Ours {
+                pool,
+                machine,
+                cluster_ip,
+            } = ours(address, asks_admin);
             if pool {
                 return Err(ForbiddenAddress::Pool);
+            }
+            // Nodes forward what is sent there, and not what may be translated to it elsewhere.
+            if cluster_ip && address == named {
+                return Err(ForbiddenAddress::ClusterIp);
             }
             let is_admin = |port| self.is_admin(SocketAddr::new(address, port), machine);
             if is_admin(member.port()) {
@@ -252,6 +265,12 @@ impl ForbiddenAddress {
                 balancer"
                     .to_owned()
             }
+            // Neither the Service nor its namespace: they may be another tenant's.
+            Self::ClusterIp => {
+                "is a cluster IP, and a load balancer must not forward traffic to a Service, which \
+                may forward it back"
+                    .to_owned()
+            }
             Self::AnnotationsOff => {
                 "comes from an annotation, and in a cluster annotations name no members unless the \
                 operator allows it"
@@ -267,7 +286,9 @@ impl ForbiddenAddress {
     pub fn remedy(self) -> &'static str {
         match self {
             Self::Kind(_) => "use the address of a pod, or of a host that clients may reach",
-            Self::Admin | Self::Pool => "name the members behind it by their own addresses",
+            Self::Admin | Self::Pool | Self::ClusterIp => {
+                "name the members behind it by their own addresses"
+            }
             Self::AdminChecked => "use another port for the monitor",
             Self::AnnotationsOff => {
                 "use a selector or EndpointSlices, or ask the operator to set members.annotations \
@@ -294,6 +315,7 @@ mod tests {
         rules.validate(member, None, by, |address, _| Ours {
             pool: pool.contains(&address),
             machine: own.contains(&address),
+            cluster_ip: address == IpAddr::from([10, 96, 0, 7]),
         })
     }
 
@@ -445,6 +467,20 @@ mod tests {
             Err(ForbiddenAddress::NotListed)
         );
         assert_eq!(validate(&MemberRules::default(), by, "10.2.0.1"), Ok(()));
+    }
+
+    #[test]
+    fn a_cluster_ip_is_no_member_and_what_is_translated_to_it_outside_of_the_nodes_is() {
+        for by in [NamedBy::Annotation, NamedBy::Slice] {
+            let validate = |member| validate(&MemberRules::default(), by, member);
+            for cluster_ip in ["10.96.0.7", "::ffff:10.96.0.7"] {
+                let barred = Err(ForbiddenAddress::ClusterIp);
+                assert_eq!(validate(cluster_ip), barred, "{cluster_ip}");
+            }
+            for other in ["10.96.0.8", "64:ff9b::10.96.0.7", "2002:a60:7::1"] {
+                assert_eq!(validate(other), Ok(()), "{other}");
+            }
+        }
     }
 
     #[test]

@@ -187,7 +187,7 @@ codes! {
     /// An endpoint was left out of the pool.
     EndpointIgnored,
     /// An endpoint has an address that is not allowed for members: loopback, link-local, one of an
-    /// address pool, or one that the operator has not allowed.
+    /// address pool, a cluster IP, or one that the operator has not allowed.
     MemberNotAllowed,
     /// The provider is applying changes.
     Progressing,

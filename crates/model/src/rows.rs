@@ -344,6 +344,8 @@ pub enum Fact {
     Service(Arc<ServiceRow>),
     /// A Service no longer exists: its finalizer was removed, or it never had one.
     ServiceGone(ServiceKey),
+    /// All cluster IPs of a Service, wanting a load balancer or not: in order, each once.
+    ClusterIps(ServiceKey, Box<[IpAddr]>),
     /// A slice appeared or changed.
     Slice(Arc<SliceRow>),
     /// A slice is gone.

@@ -1,6 +1,6 @@
 //! What each node of a cluster would do for the addresses of one Service. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub fn explain(
 }
 
 /// Returns the facts that decide about a Service: without the Services that have none of its
-/// addresses.
+/// addresses, and the cluster IPs that none of it names: there is a decision for each node.
 fn concerned(facts: &[Fact], key: &ServiceKey) -> Vec<Fact> {
     let services = facts.iter().filter_map(|fact| match fact {
         Fact::Service(row) => Some(row),
@@ -72,11 +72,58 @@ fn concerned(facts: &[Fact], key: &ServiceKey) -> Vec<Fact> {
     let shares = |row: &ServiceRow| row.status.addresses().any(|it| addresses.contains(&it));
     let kept = services.filter(|row| row.key == *key || shares(row));
     let kept: BTreeSet<&ServiceKey> = kept.map(|row| &row.key).collect();
+    let (mut endpoints, mut annotations) = (HashSet::new(), Vec::new());
+    for fact in facts {
+        match fact {
+            Fact::Slice(row) if kept.contains(&row.service) => {
+                endpoints.extend(row.endpoints.iter().map(|it| it.address.to_canonical()));
+            }
+            Fact::Service(row) if kept.contains(&row.key) => {
+                annotations.extend(row.annotations.values());
+            }
+            _ => {}
+        }
+    }
+    let is_named = |address: &IpAddr| {
+        let text = address.to_string();
+        endpoints.contains(address) || annotations.iter().any(|it| it.contains(&text))
+    };
     let facts = facts.iter().filter(|fact| match fact {
         Fact::Service(row) => kept.contains(&row.key),
         Fact::Slice(row) => kept.contains(&row.service),
+        Fact::ClusterIps(_, addresses) => addresses.iter().any(is_named),
         Fact::Secret(_) => false,
         _ => true,
     });
     facts.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_testkit::{slice, svc};
+
+    use super::*;
+
+    #[test]
+    fn of_all_cluster_ips_only_those_count_that_the_service_names() {
+        let at = |name: &str, last: u8| {
+            let addresses = Box::new([IpAddr::from([10, 96, 0, last])]);
+            Fact::ClusterIps(ServiceKey::new("other", name), addresses)
+        };
+        let web = svc("web").annotated("landfall.dev/endpoints", "10.96.0.1:80");
+        let facts = [
+            Fact::Service(web.row()),
+            Fact::Slice(slice("web").ready("10.96.0.2").row()),
+            Fact::Slice(slice("else").ready("10.96.0.3").row()),
+            at("a", 1),
+            at("b", 2),
+            at("c", 3),
+        ];
+        let kept = concerned(&facts, &ServiceKey::new("default", "web"));
+        let kept = kept.iter().filter_map(|fact| match fact {
+            Fact::ClusterIps(key, _) => Some(key.name()),
+            _ => None,
+        });
+        assert_eq!(kept.collect::<Vec<_>>(), ["a", "b"]);
+    }
 }

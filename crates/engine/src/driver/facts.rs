@@ -1,5 +1,8 @@
 //! Taking facts in, and which Services they concern.
 
+use std::collections::BTreeSet;
+use std::time::Instant;
+
 use landfall_model::ServiceKey;
 use landfall_model::provider::Provider;
 use landfall_model::reason::Reason;
@@ -18,6 +21,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn take_facts(&mut self, batch: Vec<Fact>) {
         let now = clock();
         let (mut of_note, mut concerns_all) = (false, false);
+        let mut named = BTreeSet::new();
         for fact in batch {
             let concerns_claims = claims_rest_on(&fact);
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
@@ -40,17 +44,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     }
                 }
                 (Affected::Services(keys), None) => {
-                    for key in &keys {
-                        if self.is_relevant(key) {
-                            self.queue.push_after(key, self.config.debounce, now);
-                        }
-                    }
+                    self.push_relevant(&keys, now);
                 }
+                (Affected::Naming(addresses), _) => named.extend(addresses),
                 (Affected::All, _) => concerns_all = true,
                 (Affected::Pools, _) => self.pools.push(now),
                 (Affected::Resources, _) => self.note_resources(now),
             }
         }
+        self.push_relevant(&self.world.naming(&named), now);
         if concerns_all {
             self.push_all();
         }
@@ -73,6 +75,15 @@ impl<P: Provider, R: Report> Engine<P, R> {
             Fact::Service(row) => drop(self.recalled.remove(&row.key)),
             Fact::ServiceGone(key) => drop(self.recalled.remove(key)),
             _ => {}
+        }
+    }
+
+    /// Queues those of these Services about which there may be something to do.
+    fn push_relevant<'a>(&mut self, keys: impl IntoIterator<Item = &'a ServiceKey>, now: Instant) {
+        for key in keys {
+            if self.is_relevant(key) {
+                self.queue.push_after(key, self.config.debounce, now);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The slices of a World: found by the Service that they belong to, and by their own name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::ServiceKey;
@@ -79,6 +80,19 @@ impl Slices {
                 ours.then(|| packed.row(key(), service.clone()))
             })
             .flatten()
+    }
+
+    /// The Services with an endpoint at one of these addresses.
+    pub(super) fn with(&self, addresses: &BTreeSet<IpAddr>) -> BTreeSet<ServiceKey> {
+        let mut found = BTreeSet::new();
+        for (namespace, of_namespace) in &self.packed {
+            for ((service, _), packed) in of_namespace {
+                if packed.has_endpoint(|address| addresses.contains(&address.to_canonical())) {
+                    found.insert(ServiceKey::shared(namespace, service));
+                }
+            }
+        }
+        found
     }
 
     /// Gives room back that growing has left, and holds each name once.

@@ -271,3 +271,60 @@ fn a_resource_that_says_nothing_new_or_was_never_there_affects_nothing() {
     assert_eq!(world.apply(gone(kind, "edge")), Affected::Resources);
     assert_eq!(listed(&world, &ResourceKind::ALL), [] as [String; 0]);
 }
+
+fn cluster_ips(service: &str, addresses: &[&str]) -> Fact {
+    let addresses = addresses.iter().map(|text| text.parse().unwrap());
+    Fact::ClusterIps(ServiceKey::new("other", service), addresses.collect())
+}
+
+#[test]
+fn a_cluster_ip_affects_those_that_name_it_once_everything_is_known() {
+    let mut world = World::default();
+    let naming = |names: &str| svc("annotated").annotated("landfall.dev/endpoints.80", names);
+    for fact in [
+        Fact::Slice(slice("sliced").ready("10.0.0.1").ready("10.96.0.7").row()),
+        Fact::Slice(slice("else").ready("10.0.0.7").row()),
+        Fact::Service(naming("10.0.0.1:80 weight=3,[::ffff:a60:7]:80").row()),
+        Fact::Service(svc("plain").annotated("landfall.dev/drain", "3s").row()),
+    ] {
+        world.apply(fact);
+    }
+    assert_eq!(
+        world.apply(cluster_ips("old", &["10.96.0.6"])),
+        Affected::None
+    );
+    world.apply(Fact::Synced);
+    let changes = |addresses: &[&str]| {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap());
+        Affected::Naming(addresses.collect())
+    };
+    let seven = changes(&["10.96.0.7"]);
+    assert_eq!(world.apply(cluster_ips("a", &["10.96.0.7"])), seven);
+    // Nothing new, and what another Service has as well.
+    for again in ["a", "b"] {
+        assert_eq!(
+            world.apply(cluster_ips(again, &["10.96.0.7"])),
+            Affected::None
+        );
+    }
+    let others = world.apply(cluster_ips("a", &["10.96.0.8", "fd00::7"]));
+    assert_eq!(others, changes(&["10.96.0.8", "fd00::7"]));
+    assert_eq!(world.apply(cluster_ips("b", &[])), seven);
+    assert_eq!(world.apply(cluster_ips("b", &[])), Affected::None);
+    let gone = world.apply(cluster_ips("old", &[]));
+    assert_eq!(gone, changes(&["10.96.0.6"]));
+
+    let named = |world: &World, text: &str| {
+        let found = world.naming(&[text.parse().unwrap()].into());
+        let names = found.iter().map(|key| key.name().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(named(&world, "10.96.0.7"), ["annotated", "sliced"]);
+    let none = Vec::<String>::new();
+    assert_eq!(named(&world, "10.96.0.8"), none);
+    world.apply(Fact::Service(naming("10.96.0.8:80").row()));
+    assert_eq!(named(&world, "10.96.0.7"), ["sliced"]);
+    assert_eq!(named(&world, "10.96.0.8"), ["annotated"]);
+    world.apply(Fact::ServiceGone(key("annotated")));
+    assert_eq!(named(&world, "10.96.0.8"), none);
+}

@@ -1,6 +1,7 @@
 //! What is watched, and how an object of each kind becomes a fact: pure.
 
 use std::fmt::{self, Write as _};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use landfall_model::kinds::{ObjectKind, Watched, WatchedKind};
@@ -41,6 +42,8 @@ pub(crate) struct Object {
     pub(crate) outcome: Outcome,
     /// What was left out of the fact because it can't be read.
     pub(crate) left_out: Vec<Reason>,
+    /// The cluster IPs of a Service, whatever comes of it; `None`: they stay as they were.
+    pub(crate) cluster_ips: Option<Box<[IpAddr]>>,
 }
 
 /// A `resourceVersion`, which only shows whether two are the same.
@@ -141,12 +144,22 @@ impl Kind {
     pub(crate) fn validate(&self, json: &str) -> Result<Object, serde_json::Error> {
         let whole = |fact: Fact| Ok((Outcome::Row(fact), Vec::new()));
         match self {
-            Self::Services => validate(
-                json,
-                |it: &wire::Service| &it.metadata,
-                |it| Ok((service(it.into_admitted_row()), Vec::new())),
-                |object| wire::Service::salvage(object).map_or_else(Outcome::Refused, service),
-            ),
+            Self::Services => {
+                let mut cluster_ips = None;
+                let object = validate(
+                    json,
+                    |it: &wire::Service| &it.metadata,
+                    |it| {
+                        cluster_ips = Some(it.cluster_ips());
+                        Ok((service(it.into_admitted_row()), Vec::new()))
+                    },
+                    |object| wire::Service::salvage(object).map_or_else(Outcome::Refused, service),
+                )?;
+                Ok(Object {
+                    cluster_ips,
+                    ..object
+                })
+            }
             Self::Slices => validate(
                 json,
                 |it: &wire::EndpointSlice| &it.metadata,
@@ -277,6 +290,7 @@ fn unjudged(metadata: &ObjectMeta) -> Result<Object, serde_json::Error> {
         resume_from,
         outcome: Outcome::Nothing,
         left_out: Vec::new(),
+        cluster_ips: None,
     })
 }
 
@@ -373,6 +387,18 @@ mod tests {
         assert!(matches!(service(spec, "").outcome, Outcome::Nothing));
         let held = r#", "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]"#;
         assert!(matches!(service(spec, held).outcome, Outcome::Row(_)));
+    }
+
+    #[test]
+    fn cluster_ips_of_a_service_are_known_although_it_wants_no_load_balancer() {
+        let cluster_ips = |spec| service(spec, "").cluster_ips.unwrap();
+        let assigned = [IpAddr::from([10, 96, 0, 7])];
+        let spec = r#"{"clusterIP": "10.96.0.7", "ports": [{"port": 53, "protocol": "UDP"}]}"#;
+        assert_eq!(*cluster_ips(spec), assigned);
+        assert!(cluster_ips(r#"{"type": "ExternalName"}"#).is_empty());
+        // Of a shape that is wrong elsewhere nothing is known, and they stay as they were.
+        let spec = r#"{"clusterIP": "10.96.0.7", "ports": 7}"#;
+        assert_eq!(service(spec, "").cluster_ips, None);
     }
 
     fn row(object: Object) -> ServiceRow {

@@ -1,6 +1,9 @@
 //! What has been sent of one kind, so that nothing is sent twice and nothing that vanished unseen
 //! is forgotten: pure.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
+
 use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
 use landfall_model::reason::Reason;
@@ -28,7 +31,12 @@ struct Entry {
     reported: bool,
     /// What was sent of it.
     kept: Kept,
+    /// Which cluster IPs were sent: a number that only shows whether two are the same.
+    cluster_ips: u32,
 }
+
+/// A Service has no cluster IPs.
+const NO_CLUSTER_IPS: u32 = 0;
 
 // === impl Known ===
 
@@ -82,6 +90,7 @@ impl Known {
             version,
             outcome,
             left_out,
+            cluster_ips,
             ..
         } = object;
         if let Some(entry) = self.objects.get_mut(&key)
@@ -101,7 +110,15 @@ impl Known {
                 faulty: false,
                 ..before
             },
+            cluster_ips: old.map_or(NO_CLUSTER_IPS, |entry| entry.cluster_ips),
         };
+        // Before the row, which may be decided upon at once.
+        if let Some(addresses) = cluster_ips {
+            let print = print_of(&addresses);
+            if std::mem::replace(&mut entry.cluster_ips, print) != print {
+                report(Fact::ClusterIps(key.clone(), addresses));
+            }
+        }
         match outcome {
             Outcome::Row(fact) => {
                 let (kept, row) = self.shares.admit(fact, before, entry.reported);
@@ -167,6 +184,9 @@ impl Known {
         if entry.reported {
             report(self.kind.gone(key));
         }
+        if entry.cluster_ips != NO_CLUSTER_IPS {
+            report(Fact::ClusterIps(key.clone(), Box::default()));
+        }
         if entry.kept.faulty {
             self.clear_problems(key, report);
         }
@@ -222,6 +242,17 @@ impl Known {
     }
 }
 
+/// Of each of the objects no more is kept than needed: the addresses themselves are the receiver's.
+fn print_of(cluster_ips: &[IpAddr]) -> u32 {
+    if cluster_ips.is_empty() {
+        return NO_CLUSTER_IPS;
+    }
+    let mut hasher = DefaultHasher::new();
+    cluster_ips.hash(&mut hasher);
+    // Never the number of none.
+    u32::try_from(hasher.finish() >> 32).unwrap_or_default() | 1
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
@@ -252,6 +283,7 @@ mod tests {
             resume_from: version,
             outcome,
             left_out: Vec::new(),
+            cluster_ips: None,
         }
     }
 
@@ -262,6 +294,10 @@ mod tests {
             .map(|fact| match fact {
                 Fact::Service(row) => format!("+{}", row.key.name()),
                 Fact::ServiceGone(key) => format!("-{}", key.name()),
+                Fact::ClusterIps(key, addresses) => {
+                    let texts = addresses.iter().map(|it| format!(" {it}"));
+                    format!("{} at{}", key.name(), texts.collect::<String>())
+                }
                 Fact::SourceProblems { part, reasons } => {
                     format!(
                         "{}{part}",
@@ -364,6 +400,41 @@ mod tests {
         let mut facts = Vec::new();
         known.delete(&key("a"), |fact| facts.push(fact));
         assert_eq!(words(&facts), Vec::<String>::new());
+    }
+
+    #[test]
+    fn cluster_ips_are_sent_once_whatever_becomes_of_the_service() {
+        let mut known = Known::new(Kind::Services);
+        let mut version = 0;
+        let mut apply = |known: &mut Known, what, addresses: Option<&[[u8; 4]]>| {
+            version += 1;
+            let addresses = addresses.map(|them| them.iter().map(|it| IpAddr::from(*it)).collect());
+            let object = Object {
+                cluster_ips: addresses,
+                ..object("a", version, what)
+            };
+            let mut facts = Vec::new();
+            known.apply(object, |fact| facts.push(fact));
+            words(&facts)
+        };
+        let one: &[_] = &[[10, 96, 0, 7]];
+        let nothing = Vec::<String>::new();
+        assert_eq!(apply(&mut known, "nothing", Some(one)), ["a at 10.96.0.7"]);
+        assert_eq!(apply(&mut known, "nothing", Some(one)), nothing);
+        assert_eq!(apply(&mut known, "row", Some(one)), ["+a"]);
+        // Of a shape that is wrong.
+        assert_eq!(apply(&mut known, "bad", None), ["bad Service shop/a"]);
+        let two: &[_] = &[[10, 96, 0, 7], [10, 96, 0, 8]];
+        let changed = ["a at 10.96.0.7 10.96.0.8", "-a", "fine Service shop/a"];
+        assert_eq!(apply(&mut known, "nothing", Some(two)), changed);
+        assert_eq!(apply(&mut known, "nothing", Some(&[])), ["a at"]);
+        assert_eq!(apply(&mut known, "nothing", Some(&[])), nothing);
+        assert_eq!(apply(&mut known, "nothing", Some(one)), ["a at 10.96.0.7"]);
+        // A listing does not bring it any more, and brings one of that name later.
+        let mut facts = Vec::new();
+        known.forget_all(|fact| facts.push(fact));
+        assert_eq!(words(&facts), ["a at"]);
+        assert_eq!(apply(&mut known, "nothing", Some(one)), ["a at 10.96.0.7"]);
     }
 
     proptest! {

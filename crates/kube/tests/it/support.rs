@@ -117,6 +117,10 @@ impl Watching {
             };
             let fact = fact.expect("facts go on");
             self.synced |= matches!(fact, Fact::Synced);
+            // One stands beside the first fact about most Services.
+            if matches!(fact, Fact::ClusterIps(..)) {
+                continue;
+            }
             seen.push(word(&fact));
             if seen.last().is_some_and(|word| word == last) {
                 return seen;
@@ -135,7 +139,9 @@ impl Watching {
     pub(crate) fn so_far(&mut self) -> Vec<String> {
         let mut seen = Vec::new();
         while let Ok(fact) = self.facts.try_recv() {
-            seen.push(word(&fact));
+            if !matches!(fact, Fact::ClusterIps(..)) {
+                seen.push(word(&fact));
+            }
         }
         seen
     }
@@ -156,6 +162,7 @@ pub(crate) fn word(fact: &Fact) -> String {
     match fact {
         Fact::Service(row) => format!("+Service {}", row.key),
         Fact::ServiceGone(key) => format!("-Service {key}"),
+        Fact::ClusterIps(key, _) => format!("cluster IPs of {key}"),
         Fact::Slice(row) => format!("+Slice {}", row.key),
         Fact::SliceGone(key) => format!("-Slice {key}"),
         Fact::Node(row) => format!("+Node {}", row.name),

@@ -219,6 +219,11 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes(count)?).ok()
     }
 
+    pub(super) fn skip_text(&mut self) -> Option<()> {
+        let count = self.count()?;
+        self.bytes(count).map(drop)
+    }
+
     pub(super) fn string(&mut self) -> Option<String> {
         self.text().map(ToOwned::to_owned)
     }

@@ -329,6 +329,31 @@ impl PackedSlice {
             source: self.source.clone(),
         })
     }
+
+    /// Whether the address of one of its endpoints is sought. Unpacks nothing else: all slices may
+    /// be searched.
+    pub fn has_endpoint(&self, is_sought: impl Fn(IpAddr) -> bool) -> bool {
+        let mut from = Reader::new(&self.bytes);
+        let mut search = || {
+            let _family = from.byte()?;
+            for _ in 0..from.count()? {
+                from.skip_text()?;
+                let _protocol = from.byte()?;
+                let _number = from.port()?;
+            }
+            for _ in 0..from.count()? {
+                let [v6, _ready, _serving, _terminating, node, name] = unflag(from.byte()?);
+                if is_sought(unpack_octets(&mut from, v6)?) {
+                    return Some(true);
+                }
+                for _ in [node, name].into_iter().filter(|is_there| *is_there) {
+                    from.skip_text()?;
+                }
+            }
+            Some(false)
+        };
+        search().unwrap_or_default()
+    }
 }
 
 // === parts ===

@@ -1,5 +1,6 @@
 //! `v1` Service: its shape and its row. What a `spec` may say is validated in `rules`.
 
+mod cluster_ips;
 pub(super) mod rules;
 mod salvage;
 

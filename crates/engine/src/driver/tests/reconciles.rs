@@ -1,5 +1,9 @@
 //! From facts to reconciles: what a Service becomes, and what of it stays.
 
+use std::net::IpAddr;
+
+use landfall_testkit::slice;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -207,5 +211,31 @@ async fn a_service_that_passes_to_another_instance_is_cleared_away_at_the_first(
     tokio::time::timeout(Duration::from_secs(20), moved)
         .await
         .expect("it moves in 20 s");
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_whose_endpoint_becomes_a_cluster_ip_is_reconciled_without_it() {
+    let lab = Lab::start(9, vec![web("a"), web("b")]).await;
+    let slice = slice("a").port("", 80).ready("10.96.0.7");
+    let slice = Fact::Slice(slice.ready("10.0.0.1").row());
+    lab.source.facts.send(slice).await.unwrap();
+    lab.until("a programmed", |rows| programmed(rows, "a"))
+        .await;
+    lab.until_ready().await;
+    assert!(!lab.says("a", Code::MemberNotAllowed));
+    let fact = |addresses: Box<[IpAddr]>| Fact::ClusterIps(key("dns"), addresses);
+    for (addresses, is_one) in [
+        (vec![IpAddr::from([10, 96, 0, 7])], true),
+        (Vec::new(), false),
+    ] {
+        let fact = fact(addresses.into());
+        lab.source.facts.send(fact).await.unwrap();
+        lab.until("what is said of a changes", |_| {
+            lab.says("a", Code::MemberNotAllowed) == is_one
+        })
+        .await;
+    }
+    assert!(!lab.says("b", Code::MemberNotAllowed));
     lab.stop().await;
 }

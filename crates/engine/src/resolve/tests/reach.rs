@@ -1,10 +1,11 @@
 //! Members that may be none.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use landfall_model::Member;
 use landfall_model::reach::{MemberRules, Setting};
 use landfall_model::rows::PoolRow;
+use landfall_model::{Member, ServiceKey};
 use landfall_testkit::slice;
 
 use super::*;
@@ -222,4 +223,64 @@ fn addresses_of_a_pool_that_can_not_be_read_any_more_stay_ours() {
     world.apply(Fact::PoolGone("public".to_owned()));
     world.settle_pools(None);
     assert!(world.in_a_pool(new));
+}
+
+/// All cluster IPs of a Service of another namespace.
+fn cluster_ips(service: &str, addresses: &[&str]) -> Fact {
+    let addresses = addresses.iter().map(|it| it.parse::<IpAddr>().unwrap());
+    Fact::ClusterIps(
+        ServiceKey::new("other-tenant", service),
+        addresses.collect(),
+    )
+}
+
+#[test]
+fn a_cluster_ip_of_any_service_is_no_member_and_the_others_serve() {
+    let row = svc("web").udp_port("", 53).row();
+    let mut world = slices([slice("web")
+        .any_port("", Protocol::Udp, Some(53))
+        .ready("10.96.0.7")
+        .not_ready("10.96.0.8")
+        .ready("10.0.0.1")]);
+    let resolved = |world: &World| resolve(&row, world, &in_cluster(&[])).unwrap();
+    let members_of = |world: &World| members(&resolved(world));
+    assert_eq!(members_of(&world), ["10.0.0.1:53", "10.96.0.7:53"]);
+    world.apply(cluster_ips("dns", &["10.96.0.7", "10.96.0.8"]));
+    let intent = resolved(&world);
+    assert_eq!(members(&intent), ["10.0.0.1:53"]);
+    let reported = of_code(&intent.remarks);
+    assert_eq!(reported.len(), 1);
+    assert_eq!(reported[0].severity, Severity::Warning);
+    assert_eq!(
+        reported[0].message,
+        "10.96.0.7 is a cluster IP, and a load balancer must not forward traffic to a Service, \
+        which may forward it back, and 1 more addresses are not allowed either"
+    );
+    // Nothing of another tenant's Service but what the slice itself says.
+    let all = format!("{intent:?}");
+    assert!(
+        !all.contains("other-tenant") && !all.contains("dns"),
+        "{all}"
+    );
+    // A Service took it over before it is known that the first one is gone.
+    world.apply(cluster_ips("next", &["10.96.0.7"]));
+    world.apply(cluster_ips("dns", &[]));
+    assert_eq!(members_of(&world), ["10.0.0.1:53"]);
+    world.apply(cluster_ips("next", &[]));
+    assert_eq!(members_of(&world), ["10.0.0.1:53", "10.96.0.7:53"]);
+}
+
+#[test]
+fn an_annotation_that_names_a_cluster_ip_is_refused() {
+    let service = web()
+        .annotated(ENDPOINTS, "10.96.0.7:80, 10.0.0.1:80")
+        .row();
+    let mut world = World::default();
+    let allowed = in_cluster(&["10.0.0.0/8"]);
+    assert!(resolve(&service, &world, &allowed).is_ok());
+    world.apply(cluster_ips("dns", &["10.96.0.7"]));
+    let refused = resolve(&service, &world, &allowed).unwrap_err();
+    assert_eq!(of_code(&refused).len(), 1);
+    let intent = resolve_previous(&service, &[], &world, &allowed).unwrap();
+    assert_eq!(members(&intent), ["10.0.0.1:80"]);
 }

@@ -92,6 +92,7 @@ fn object(fact: Fact, version: u64, left_out: Vec<Reason>) -> Object {
         resume_from: version,
         outcome: Outcome::Row(fact),
         left_out,
+        cluster_ips: None,
     }
 }
 

@@ -247,6 +247,29 @@ fn a_slice_unpacks_as_it_was_packed() {
 }
 
 #[test]
+fn an_endpoint_of_a_slice_is_found_without_unpacking() {
+    let other = slice(json!({
+        "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv6", "ports": [{"protocol": "UDP"}, {"name": "b", "port": 65535}],
+        "endpoints": [{"addresses": ["fd00::1"]}, {"addresses": ["fd00::2"], "nodeName": "n1",
+            "targetRef": {"name": "p"}}, {"addresses": ["fd00::3"]}],
+    }));
+    for row in [usual_slice(), other] {
+        let packed = PackedSlice::of(&row);
+        for endpoint in &row.endpoints {
+            assert!(packed.has_endpoint(|address| address == endpoint.address));
+        }
+        let asked = std::cell::RefCell::new(Vec::new());
+        assert!(!packed.has_endpoint(|address| {
+            asked.borrow_mut().push(address);
+            false
+        }));
+        let all: Vec<IpAddr> = row.endpoints.iter().map(|it| it.address).collect();
+        assert_eq!(*asked.borrow(), all);
+    }
+}
+
+#[test]
 fn what_is_usual_takes_about_a_hundred_bytes() {
     let service = PackedService::of(&usual());
     assert!(service.bytes.len() <= 100, "{}", service.bytes.len());
