@@ -105,9 +105,8 @@ impl Named {
     pub(super) fn with(&self, addresses: &BTreeSet<IpAddr>) -> impl Iterator<Item = &ServiceKey> {
         let sought: BTreeSet<u32> = addresses.iter().map(|it| self.print(*it)).collect();
         let names = move |prints: &[u32]| prints.iter().any(|it| sought.contains(it));
-        let named = self.prints.iter();
-        named
-            .filter(move |(_, prints)| names(prints))
+        let all = self.prints.iter();
+        all.filter(move |(_, prints)| names(prints))
             .map(|(key, _)| key)
     }
 
