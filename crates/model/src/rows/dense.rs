@@ -203,15 +203,12 @@ fn write_plain(to: &mut Writer, bytes: &[u8], range: std::ops::Range<usize>) {
 
 /// Appends what stands so far before the end of the bytes, or of the phrases before them.
 fn copy(bytes: &mut Vec<u8>, distance: usize, count: usize) -> Option<()> {
-    match bytes.len().checked_sub(distance) {
-        Some(first) => {
-            let end = first.checked_add(count).filter(|end| *end <= bytes.len())?;
-            bytes.extend_from_within(first..end);
-        }
-        None => {
-            let first = (PHRASES.len() + bytes.len()).checked_sub(distance)?;
-            bytes.extend_from_slice(PHRASES.get(first..first.checked_add(count)?)?);
-        }
+    if let Some(first) = bytes.len().checked_sub(distance) {
+        let end = first.checked_add(count).filter(|end| *end <= bytes.len())?;
+        bytes.extend_from_within(first..end);
+    } else {
+        let first = (PHRASES.len() + bytes.len()).checked_sub(distance)?;
+        bytes.extend_from_slice(PHRASES.get(first..first.checked_add(count)?)?);
     }
     Some(())
 }
