@@ -42,6 +42,8 @@ impl Receiver {
             Fact::SourceProblems { part, reasons } => {
                 self.problems.insert(part.clone(), reasons.clone());
             }
+            // They are no row, and bounded for themselves.
+            Fact::ClusterIps(..) => {}
             other => panic!("{other:?}"),
         }
     }
