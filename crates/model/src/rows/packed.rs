@@ -10,10 +10,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::bytes::{Reader, Writer};
-use super::dense;
 use super::{
     Endpoint, Family, FamilyPolicy, ServicePort, ServiceRow, SlicePort, SliceRow, SourceMap,
-    TargetPort,
+    TargetPort, dense,
 };
 use crate::id::{ServiceKey, Uid};
 use crate::listener::Protocol;
@@ -132,11 +131,7 @@ impl PackedService {
         to.map(labels);
         to.map(annotations);
         to.list(families, |to, family| to.byte(family_byte(*family)));
-        to.byte(match family_policy {
-            FamilyPolicy::SingleStack => 0,
-            FamilyPolicy::PreferDualStack => 1,
-            FamilyPolicy::RequireDualStack => 2,
-        });
+        to.byte(policy_byte(*family_policy));
         to.list(ports, pack_service_port);
         to.map(selector);
         to.port(*health_check_node_port);
@@ -377,6 +372,14 @@ fn family_byte(family: Family) -> u8 {
     match family {
         Family::V4 => 4,
         Family::V6 => 6,
+    }
+}
+
+fn policy_byte(policy: FamilyPolicy) -> u8 {
+    match policy {
+        FamilyPolicy::SingleStack => 0,
+        FamilyPolicy::PreferDualStack => 1,
+        FamilyPolicy::RequireDualStack => 2,
     }
 }
 
