@@ -21,7 +21,6 @@ mod error;
 mod health;
 pub mod lease;
 pub mod member_leases;
-mod named;
 pub mod objects;
 pub mod own_pod;
 pub mod password;

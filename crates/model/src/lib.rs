@@ -17,6 +17,7 @@ pub mod kinds;
 pub mod limits;
 pub mod listener;
 pub mod marks;
+pub mod named;
 pub mod option;
 pub mod plan;
 pub mod protection;

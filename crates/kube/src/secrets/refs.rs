@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use landfall_model::ServiceKey;
 use landfall_model::limits::Limits;
 use landfall_model::rows::{Fact, SecretRow};
 use landfall_model::view::SecretsView;
-
-use crate::named;
+use landfall_model::{ServiceKey, named};
 
 /// Which Secrets are named, and which facts wait for them: pure.
 #[derive(Debug, Default)]

@@ -20,10 +20,9 @@ use landfall_model::limits::{BYTES_OF_SERVICES, BYTES_OF_SLICES};
 use landfall_model::reason::{Code, Reason};
 use landfall_model::rows::{Fact, PackedService, PackedSlice, ServiceRow, SliceRow};
 use landfall_model::status::{ACCEPTED_VERSION, INSTANCE, STATE_ANNOTATIONS};
-use landfall_model::{ServiceKey, wire};
+use landfall_model::{ServiceKey, named, wire};
 
 use super::kind::Kind;
-use crate::named;
 
 /// What each row takes beside its own bytes: names, and its places in maps.
 const ROW: usize = 256;
