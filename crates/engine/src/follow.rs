@@ -51,18 +51,20 @@ impl Follower {
     /// Applies facts and returns what they may have changed.
     pub fn apply_all(&mut self, facts: impl IntoIterator<Item = Fact>) -> Changes {
         let mut changes = Changes::default();
-        let mut named = BTreeSet::new();
+        let (mut named, mut secrets) = (BTreeSet::new(), BTreeSet::new());
         for fact in facts {
             match self.apply(fact) {
                 Affected::None => {}
                 Affected::Services(keys) => changes.services.extend(keys),
                 Affected::Naming(addresses) => named.extend(addresses),
+                Affected::Secret(secret) => drop(secrets.insert(secret)),
                 Affected::All => changes.all = true,
                 Affected::Pools => changes.pools = true,
                 Affected::Resources => changes.resources = true,
             }
         }
         changes.services.extend(self.world.naming(&named));
+        changes.services.extend(self.world.users_of(&secrets));
         changes
     }
 

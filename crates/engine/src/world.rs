@@ -6,6 +6,7 @@
 mod cluster_ips;
 mod pools;
 mod resources;
+mod secret_users;
 mod slices;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,6 +28,7 @@ use crate::parallel;
 use cluster_ips::{ClusterIps, Named};
 use pools::Pools;
 use resources::Resources;
+use secret_users::SecretUsers;
 use slices::Slices;
 
 /// Everything that sources have reported.
@@ -44,6 +46,7 @@ pub struct World {
     had_nodes: bool,
     namespaces: BTreeMap<Arc<str>, Arc<NamespaceRow>>,
     secrets: HashMap<ServiceKey, Arc<SecretRow>>,
+    secret_users: SecretUsers,
     /// Whether the source can't report Secrets.
     secrets_unavailable: bool,
     pools: Pools,
@@ -67,6 +70,9 @@ pub enum Affected {
     /// That of the Services that name one of these addresses as that of a member: see
     /// [`World::naming`], which goes through all slices, and so once for many facts.
     Naming(Vec<IpAddr>),
+    /// That of the Services that name this Secret: see [`World::users_of`]. A batch of facts may
+    /// concern one Secret many times.
+    Secret(ServiceKey),
     /// All Services.
     All,
     /// All Services, because the address pools have changed.
@@ -114,11 +120,11 @@ impl World {
                 if old.as_ref() == Some(&row) {
                     Affected::None
                 } else {
-                    self.users_of_secret(&key)
+                    Affected::Secret(key)
                 }
             }
             Fact::SecretGone(key) => match self.secrets.remove(&key) {
-                Some(_) => self.users_of_secret(&key),
+                Some(_) => Affected::Secret(key),
                 None => Affected::None,
             },
             Fact::SecretsUnavailable => {
@@ -153,6 +159,7 @@ impl World {
                 self.services.compact();
                 self.slices.compact();
                 self.cluster_ips.compact();
+                self.secret_users.compact();
                 Affected::All
             }
         }
@@ -217,6 +224,12 @@ impl World {
         let mut found = self.slices.with(addresses);
         found.extend(self.named.with(addresses).cloned());
         found
+    }
+
+    /// The Services that name one of these Secrets, and perhaps such as did before.
+    pub fn users_of(&self, secrets: &BTreeSet<ServiceKey>) -> BTreeSet<ServiceKey> {
+        let users = secrets.iter().map(|secret| self.secret_users.of(secret));
+        users.flatten().collect()
     }
 
     /// A namespace.
@@ -317,12 +330,14 @@ impl World {
             return Affected::None;
         }
         self.named.set(row);
+        self.secret_users.set(row);
         self.services.insert(&row.key, packed);
         Affected::one(row.key.clone())
     }
 
     fn remove_service(&mut self, key: ServiceKey) -> Affected {
         self.named.remove(&key);
+        self.secret_users.remove(&key);
         match self.services.remove(&key) {
             Some(_) => Affected::one(key),
             None => Affected::None,
@@ -341,14 +356,6 @@ impl World {
     fn all_in_namespace(&self, namespace: &str) -> Affected {
         let all = self.services.in_namespace(namespace);
         Affected::Services(all.map(|(key, _)| key).collect())
-    }
-
-    /// Services name their Secrets in annotations, in a syntax that only the dialects know; a
-    /// Service that does not even mention the name can't be using it.
-    fn users_of_secret(&self, secret: &ServiceKey) -> Affected {
-        let all = self.services.in_namespace(secret.namespace());
-        let mentioning = all.filter(|(_, service)| service.may_mention(secret.name()));
-        Affected::Services(mentioning.map(|(key, _)| key).collect())
     }
 }
 

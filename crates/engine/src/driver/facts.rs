@@ -21,7 +21,7 @@ impl<P: Provider, R: Report> Engine<P, R> {
     pub(super) fn take_facts(&mut self, batch: Vec<Fact>) {
         let now = clock();
         let (mut of_note, mut concerns_all) = (false, false);
-        let mut named = BTreeSet::new();
+        let (mut named, mut secrets) = (BTreeSet::new(), BTreeSet::new());
         for fact in batch {
             let concerns_claims = claims_rest_on(&fact);
             of_note |= matches!(fact, Fact::SourceProblems { .. } | Fact::Synced);
@@ -47,12 +47,14 @@ impl<P: Provider, R: Report> Engine<P, R> {
                     self.push_relevant(&keys, now);
                 }
                 (Affected::Naming(addresses), _) => named.extend(addresses),
+                (Affected::Secret(secret), _) => drop(secrets.insert(secret)),
                 (Affected::All, _) => concerns_all = true,
                 (Affected::Pools, _) => self.pools.push(now),
                 (Affected::Resources, _) => self.note_resources(now),
             }
         }
         self.push_relevant(&self.world.naming(&named), now);
+        self.push_relevant(&self.world.users_of(&secrets), now);
         if concerns_all {
             self.push_all();
         }

@@ -156,9 +156,12 @@ fn a_slice_that_changes_hands_affects_both() {
 }
 
 #[test]
-fn a_namespace_affects_its_services_and_a_secret_those_that_mention_it() {
+fn a_namespace_affects_its_services_and_a_secret_those_that_name_it() {
     let mut world = World::default();
-    let with_tls = |name| svc(name).port(443).annotated("landfall.dev/tls", "web-tls");
+    let with_tls = |name| {
+        let service = svc(name).port(443);
+        service.annotated("landfall.dev/tls-secret", "web-tls")
+    };
     world.apply(Fact::Service(with_tls("a").row()));
     world.apply(Fact::Service(svc("b").port(80).row()));
     world.apply(Fact::Service(with_tls("c").in_namespace("shop").row()));
@@ -173,7 +176,9 @@ fn a_namespace_affects_its_services_and_a_secret_those_that_mention_it() {
         Affected::None
     );
     let secret = landfall_testkit::secret("web-tls");
-    assert_eq!(world.apply(Fact::Secret(secret)), services(&["a"]));
+    let affected = Affected::Secret(key("web-tls"));
+    assert_eq!(world.apply(Fact::Secret(secret)), affected);
+    assert_eq!(world.users_of(&[key("web-tls")].into()), [key("a")].into());
 }
 
 #[test]

@@ -249,23 +249,12 @@ impl PackedService {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    /// How many bytes are read where it is searched or unpacked. It takes fewer, and many times
-    /// fewer where they repeat themselves, but a limit on those would not limit that work.
+    /// How many bytes are read where it is unpacked. It takes fewer, and many times fewer where they
+    /// repeat themselves, but a limit on those would not limit that work.
     pub fn size(&self) -> usize {
         let dense = self.dense().unwrap_or_default();
         let rest = dense::length(dense).unwrap_or_default();
         self.bytes.len() - dense.len() + rest
-    }
-
-    /// Whether a text may stand somewhere in the row. Never false where it does.
-    pub fn may_mention(&self, text: &str) -> bool {
-        // Texts are searched by words of the machine, and bytes one by one. What is searched for is
-        // a text, so that no border between chunks is inside of it.
-        let has = |bytes: &[u8]| {
-            let mut chunks = bytes.utf8_chunks();
-            chunks.any(|chunk| chunk.valid().contains(text))
-        };
-        text.is_empty() || has(&self.bytes) || self.rest().is_none_or(|rest| has(&rest))
     }
 }
 

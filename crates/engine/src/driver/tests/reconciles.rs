@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use landfall_testkit::slice;
+use landfall_testkit::build::bad_secret;
+use landfall_testkit::{secret, slice};
 
 use super::*;
 
@@ -237,5 +238,34 @@ async fn a_service_whose_endpoint_becomes_a_cluster_ip_is_reconciled_without_it(
         .await;
     }
     assert!(!lab.says("b", Code::MemberNotAllowed));
+    lab.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_is_reconciled_once_a_secret_that_it_names_is_there() {
+    let secured = |name| {
+        let web = svc(name).port(443).annotated("landfall.dev/mode", "tls");
+        web.annotated("landfall.dev/tls-secret", &format!("{name}-tls"))
+            .row()
+    };
+    let lab = Lab::start(9, vec![secured("a"), secured("b")]).await;
+    lab.until("both lack a certificate", |_| {
+        ["a", "b"].map(|name| lab.says(name, Code::CertificateNotFound)) == [true; 2]
+    })
+    .await;
+    lab.until_ready().await;
+    // The last one counts.
+    for fact in [
+        Fact::Secret(secret("a-tls")),
+        Fact::Secret(bad_secret("a-tls", "tls.key is missing")),
+        Fact::Secret(secret("a-tls")),
+    ] {
+        lab.source.facts.send(fact).await.unwrap();
+    }
+    lab.until("a has its certificate", |_| {
+        !lab.says("a", Code::CertificateNotFound)
+    })
+    .await;
+    assert!(lab.says("b", Code::CertificateNotFound));
     lab.stop().await;
 }

@@ -166,7 +166,7 @@ fn read(bytes: &[u8]) {
     };
     let _ = packed.row(ServiceKey::new("shop", "web"));
     let _ = (packed.status(), packed.size());
-    let _ = (packed.affiliation(), packed.may_mention("web"));
+    let _ = packed.affiliation();
 }
 
 proptest! {
@@ -176,7 +176,6 @@ proptest! {
         prop_assert_eq!(packed.affiliation(), Some(OwnershipFields::from(&row)));
         let status = packed.status();
         prop_assert_eq!(status.as_ref(), Some(&row.status));
-        prop_assert!(row.annotations.values().all(|text| packed.may_mention(text)));
         let unpacked = packed.row(row.key.clone());
         prop_assert_eq!(unpacked.as_ref(), Some(&row));
         prop_assert_eq!(unpacked.as_ref().map(PackedService::of), Some(packed));
@@ -328,7 +327,6 @@ fn what_is_on_record_takes_a_third_of_the_room_that_its_texts_take() {
     assert!(packed.bytes.len() <= 290, "{}", packed.bytes.len());
     assert!(packed.size() > 850, "{}", packed.size());
     assert_eq!(packed.status().as_ref(), Some(&row.status));
-    assert!(packed.may_mention("public"));
     assert_eq!(packed.row(row.key.clone()), Some(row));
 }
 
@@ -342,24 +340,4 @@ fn packed_services_differ_where_their_rows_do() {
     let mut other = usual();
     other.source = unusual().source;
     assert_ne!(PackedService::of(&other), packed);
-}
-
-#[test]
-fn a_text_in_a_service_is_found_without_unpacking() {
-    let packed = PackedService::of(&unusual());
-    assert!(packed.may_mention("drain"));
-    assert!(packed.may_mention(""));
-    assert!(!packed.may_mention("web-tls"));
-    let longer_than_all = "x".repeat(5000);
-    assert!(!packed.may_mention(&longer_than_all));
-    // Next to bytes that are no text.
-    for length in 1..300 {
-        let mut row = usual();
-        row.created = Timestamp::new(-7, -5).ok();
-        let name = "x".repeat(length);
-        row.annotations = BTreeMap::from([(format!("é{length}"), name.clone())]);
-        let packed = PackedService::of(&row);
-        assert!(packed.may_mention(&name) && packed.may_mention(&format!("é{length}")));
-        assert!(!packed.may_mention("web-tls"));
-    }
 }
