@@ -8,6 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
 use landfall_model::rows::ServiceRow;
+use landfall_model::status::ACCEPTED_VERSION;
+
+use crate::claims::accepted;
 
 /// The cluster IPs of all Services.
 #[derive(Clone, Debug, Default)]
@@ -81,15 +84,7 @@ impl ClusterIps {
 
 impl Named {
     pub(super) fn set(&mut self, row: &ServiceRow) {
-        let naming = row.annotations.iter();
-        let naming = naming.filter(|(annotation, _)| annotation.contains(NAMES_MEMBERS));
-        let words = naming.flat_map(|(_, value)| {
-            let apart = |letter: char| letter == ',' || letter.is_whitespace();
-            value.split(apart)
-        });
-        // Never fewer than a dialect reads.
-        let read = words.filter_map(|word| word.parse::<SocketAddr>().ok());
-        let prints: Box<[u32]> = read.map(|it| self.print(it.ip().to_canonical())).collect();
+        let prints: Box<[u32]> = named(row).into_iter().map(|it| self.print(it)).collect();
         if prints.is_empty() {
             self.prints.remove(&row.key);
         } else {
@@ -113,4 +108,30 @@ impl Named {
     fn print(&self, address: IpAddr) -> u32 {
         u32::try_from(self.hasher.hash_one(address) >> 32).unwrap_or_default()
     }
+}
+
+/// Returns the addresses that annotations of a Service may name as those of members. While its
+/// newest version is refused, the one that was accepted last is served, so that both count.
+pub fn named(row: &ServiceRow) -> BTreeSet<IpAddr> {
+    let mut found = addresses(&row.annotations);
+    // To read a version is some work, which few Services call for.
+    let text = row.status.marks.get(ACCEPTED_VERSION);
+    let accepted = text
+        .filter(|text| text.contains(NAMES_MEMBERS))
+        .and_then(|_| accepted(row)?.ok());
+    if let Some(accepted) = accepted {
+        found.extend(addresses(&accepted.annotations));
+    }
+    found
+}
+
+/// Never fewer than a dialect reads.
+fn addresses(annotations: &BTreeMap<String, String>) -> BTreeSet<IpAddr> {
+    let naming = annotations
+        .iter()
+        .filter(|(annotation, _)| annotation.contains(NAMES_MEMBERS));
+    let apart = |letter: char| letter == ',' || letter.is_whitespace();
+    let words = naming.flat_map(|(_, value)| value.split(apart));
+    let read = words.filter_map(|word| word.parse::<SocketAddr>().ok());
+    read.map(|it| it.ip().to_canonical()).collect()
 }

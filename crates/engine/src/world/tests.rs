@@ -1,4 +1,5 @@
 use landfall_model::rows::PoolOrigin;
+use landfall_model::status::ACCEPTED_VERSION;
 use landfall_model::wire;
 use landfall_testkit::build::namespace;
 use landfall_testkit::{node, slice, svc};
@@ -332,4 +333,27 @@ fn a_cluster_ip_affects_those_that_name_it_once_everything_is_known() {
     assert_eq!(named(&world, "10.96.0.8"), ["annotated"]);
     world.apply(Fact::ServiceGone(key("annotated")));
     assert_eq!(named(&world, "10.96.0.8"), none);
+}
+
+#[test]
+fn a_cluster_ip_affects_a_service_whose_accepted_version_names_it() {
+    let named = |world: &World| world.naming(&[[10, 96, 0, 7].into()].into());
+    let naming = |names: &str| {
+        svc("web")
+            .port(80)
+            .annotated("landfall.dev/endpoints", names)
+    };
+    let accepted = naming("10.96.0.7:80,\n10.0.0.1:80").row();
+    let text = wire::accepted_to_text(&accepted).unwrap();
+    let mut world = World::default();
+    // The newest version is refused, so that the other one is served.
+    let mut newest = ServiceRow::clone(&naming("10.0.0.1:80 twice").row());
+    newest
+        .status
+        .marks
+        .insert(ACCEPTED_VERSION.to_owned(), text);
+    world.apply(Fact::Service(Arc::new(newest)));
+    assert_eq!(named(&world), BTreeSet::from([key("web")]));
+    world.apply(Fact::Service(naming("10.0.0.1:80").row()));
+    assert_eq!(named(&world), BTreeSet::new());
 }
