@@ -25,6 +25,7 @@ use landfall_model::rows::{
 
 use crate::held::addresses;
 use crate::parallel;
+pub use cluster_ips::named_members;
 use cluster_ips::{ClusterIps, Named};
 use pools::Pools;
 use resources::Resources;
@@ -292,6 +293,12 @@ impl World {
     /// Whether an address is a cluster IP of some Service.
     pub fn is_cluster_ip(&self, address: IpAddr) -> bool {
         self.cluster_ips.contain(address)
+    }
+
+    /// Returns the cluster IPs that annotations of a Service may name as members.
+    pub fn cluster_ips_named_by(&self, row: &ServiceRow) -> Box<[IpAddr]> {
+        let named = named_members(row).into_iter();
+        named.filter(|it| self.is_cluster_ip(*it)).collect()
     }
 
     /// What is known of an address that a member may have. `asks_machine`: whether it matters that

@@ -4,7 +4,7 @@
 //! ```text
 //!  {"landfall":"served","format":1,"written":"...","cluster":"...","configuration":"..."}
 //!  {"service":{...}}   {"slice":{...}}   {"node":{...}}   {"namespace":{...}}   {"pool":{...}}
-//!  {"resource":["L2Advertisement",{...}]}
+//!  {"resource":["L2Advertisement",{...}]}   {"clusterIps":["shop/web",["10.96.0.7"]]}
 //!  {"sha256":"..."}                        over everything above
 //! ```
 //!
@@ -13,10 +13,12 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use landfall_model::ServiceKey;
 use landfall_model::reason::Reason;
 use landfall_model::rows::{
     Fact, Family, NamespaceRow, NodeRow, PoolOrigin, PoolRow, ResourceKind, ServiceRow, SliceRow,
@@ -80,6 +82,7 @@ enum Line {
     Namespace(wire::Namespace),
     Pool(wire::IpAddressPool),
     Resource(ResourceKind, wire::Resource),
+    ClusterIps(ServiceKey, Box<[IpAddr]>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -174,6 +177,7 @@ impl Line {
                 None => Self::Pool((&**row).into()),
             },
             Fact::Resource(row) => Self::Resource(row.kind, (&**row).into()),
+            Fact::ClusterIps(key, addresses) => Self::ClusterIps(key.clone(), addresses.clone()),
             _ => return None,
         })
     }
@@ -207,6 +211,7 @@ impl Line {
             Self::Resource(kind, object) => {
                 Fact::Resource(Arc::new(object.into_admitted_row(kind)))
             }
+            Self::ClusterIps(key, addresses) => Fact::ClusterIps(key, addresses),
         })
     }
 }

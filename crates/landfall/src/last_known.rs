@@ -280,12 +280,18 @@ fn facts_of(world: &World, services: &BTreeSet<ServiceKey>) -> Vec<Fact> {
         let slices = world.slices_of(key);
         let slices = slices.map(|slice| without_cluster_ips(slice, world));
         facts.extend(slices.map(|slice| Fact::Slice(Arc::new(slice))));
+        // Annotations are stored as they are.
+        let named = world.cluster_ips_named_by(&row);
+        if !named.is_empty() {
+            facts.push(Fact::ClusterIps(key.clone(), named));
+        }
         facts.push(Fact::Service(row));
     }
     facts
 }
 
-/// Leaves out endpoints that are no members because they are cluster IPs, which are not remembered.
+/// Leaves out endpoints that are no members because they are cluster IPs: of those only what
+/// annotations name is remembered.
 fn without_cluster_ips(mut slice: SliceRow, world: &World) -> SliceRow {
     let is_cluster_ip = |address: IpAddr| world.is_cluster_ip(address.to_canonical());
     slice.endpoints.retain(|it| !is_cluster_ip(it.address));
@@ -445,31 +451,4 @@ pub async fn until_done<T, F: Future<Output = anyhow::Result<T>>>(work: impl Fn(
 }
 
 #[cfg(test)]
-mod tests {
-    use landfall_testkit::{slice, svc};
-
-    use super::*;
-
-    #[test]
-    fn an_endpoint_that_is_a_cluster_ip_is_not_remembered() {
-        let mut world = World::default();
-        let web = svc("web").port(80).holding("192.0.2.1").row();
-        let slice = slice("web").port("", 8080);
-        let slice = slice.ready("10.0.0.1").ready("10.96.0.7").row();
-        let dns = ServiceKey::new("other", "dns");
-        let addresses = Box::new([IpAddr::from([10, 96, 0, 7])]);
-        for fact in [
-            Fact::Service(web.clone()),
-            Fact::Slice(slice),
-            Fact::ClusterIps(dns, addresses),
-        ] {
-            world.apply(fact);
-        }
-        let facts = facts_of(&world, &[web.key.clone()].into());
-        let endpoints = facts.iter().find_map(|fact| match fact {
-            Fact::Slice(row) => Some(row.endpoints.iter().map(|it| it.address.to_string())),
-            _ => None,
-        });
-        assert_eq!(endpoints.unwrap().collect::<Vec<_>>(), ["10.0.0.1"]);
-    }
-}
+mod tests;

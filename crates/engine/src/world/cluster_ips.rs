@@ -84,7 +84,10 @@ impl ClusterIps {
 
 impl Named {
     pub(super) fn set(&mut self, row: &ServiceRow) {
-        let prints: Box<[u32]> = named(row).into_iter().map(|it| self.print(it)).collect();
+        let prints: Box<[u32]> = named_members(row)
+            .into_iter()
+            .map(|it| self.print(it))
+            .collect();
         if prints.is_empty() {
             self.prints.remove(&row.key);
         } else {
@@ -112,7 +115,7 @@ impl Named {
 
 /// Returns the addresses that annotations of a Service may name as those of members. While its
 /// newest version is refused, the one that was accepted last is served, so that both count.
-pub fn named(row: &ServiceRow) -> BTreeSet<IpAddr> {
+pub fn named_members(row: &ServiceRow) -> BTreeSet<IpAddr> {
     let mut found = addresses(&row.annotations);
     // To read a version is some work, which few Services call for.
     let text = row.status.marks.get(ACCEPTED_VERSION);

@@ -107,6 +107,12 @@ fn snapshot() -> Snapshot {
         Fact::Node(Arc::new(node())),
         Fact::Namespace(Arc::new(namespace)),
         Fact::Slice(Arc::new(slice())),
+        Fact::ClusterIps(
+            ServiceKey::new("shop", "web"),
+            ["10.96.0.7", "fd00::7"]
+                .map(|it| it.parse().unwrap())
+                .into(),
+        ),
         Fact::Service(Arc::new(service("web"))),
         Fact::Service(Arc::new(faulty)),
     ];
