@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use landfall_engine::world::named_members;
 use landfall_l2::election::Rules;
 use landfall_membership::driver::View as Members;
 use landfall_membership::machine::Peer as Member;
@@ -72,22 +73,17 @@ fn concerned(facts: &[Fact], key: &ServiceKey) -> Vec<Fact> {
     let shares = |row: &ServiceRow| row.status.addresses().any(|it| addresses.contains(&it));
     let kept = services.filter(|row| row.key == *key || shares(row));
     let kept: BTreeSet<&ServiceKey> = kept.map(|row| &row.key).collect();
-    let (mut endpoints, mut annotations) = (HashSet::new(), Vec::new());
+    let mut named = HashSet::new();
     for fact in facts {
         match fact {
             Fact::Slice(row) if kept.contains(&row.service) => {
-                endpoints.extend(row.endpoints.iter().map(|it| it.address.to_canonical()));
+                named.extend(row.endpoints.iter().map(|it| it.address.to_canonical()));
             }
-            Fact::Service(row) if kept.contains(&row.key) => {
-                annotations.extend(row.annotations.values());
-            }
+            Fact::Service(row) if kept.contains(&row.key) => named.extend(named_members(row)),
             _ => {}
         }
     }
-    let is_named = |address: &IpAddr| {
-        let text = address.to_string();
-        endpoints.contains(address) || annotations.iter().any(|it| it.contains(&text))
-    };
+    let is_named = |address: &IpAddr| named.contains(address);
     let facts = facts.iter().filter(|fact| match fact {
         Fact::Service(row) => kept.contains(&row.key),
         Fact::Slice(row) => kept.contains(&row.service),
@@ -106,24 +102,29 @@ mod tests {
 
     #[test]
     fn of_all_cluster_ips_only_those_count_that_the_service_names() {
-        let at = |name: &str, last: u8| {
-            let addresses = Box::new([IpAddr::from([10, 96, 0, last])]);
+        let of = |name: &str, address: &str| {
+            let addresses = Box::new([address.parse().unwrap()]);
             Fact::ClusterIps(ServiceKey::new("other", name), addresses)
         };
-        let web = svc("web").annotated("landfall.dev/endpoints", "10.96.0.1:80");
+        let web = svc("web").annotated(
+            "landfall.dev/endpoints",
+            "10.96.0.1:80, [::ffff:a60:4]:80, [FD00:0::05]:80",
+        );
         let facts = [
             Fact::Service(web.row()),
             Fact::Slice(slice("web").ready("10.96.0.2").row()),
             Fact::Slice(slice("else").ready("10.96.0.3").row()),
-            at("a", 1),
-            at("b", 2),
-            at("c", 3),
+            of("a", "10.96.0.1"),
+            of("b", "10.96.0.2"),
+            of("c", "10.96.0.3"),
+            of("d", "10.96.0.4"),
+            of("e", "fd00::5"),
         ];
         let kept = concerned(&facts, &ServiceKey::new("default", "web"));
         let kept = kept.iter().filter_map(|fact| match fact {
             Fact::ClusterIps(key, _) => Some(key.name()),
             _ => None,
         });
-        assert_eq!(kept.collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(kept.collect::<Vec<_>>(), ["a", "b", "d", "e"]);
     }
 }
