@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
 use super::backpressure::{Backpressure, TrackedBytes};
+use super::fields::strip_trailers;
 use super::watchdog::Watchdog;
 use crate::access_log::{self, End};
 use crate::memory::ConnectionMemory;
@@ -183,8 +184,10 @@ impl RequestContent {
             } => match Pin::new(incoming).poll_frame(context) {
                 Poll::Ready(frame) => {
                     impatience.calm();
+                    let frame = frame.map(|frame| frame.map_err(|_| BodyFailed::Client));
+                    let frame = frame.and_then(|frame| frame.map(for_member).transpose());
                     note_waiting(self.ledger.as_ref(), waits, matches!(frame, Some(Ok(_))));
-                    Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyFailed::Client)))
+                    Poll::Ready(frame)
                 }
                 Poll::Pending => {
                     note_waiting(self.ledger.as_ref(), waits, false);
@@ -282,6 +285,17 @@ impl Drop for RequestContent {
             let read_on = async { drop(timeout(READ_ON, read_on).await) };
             streams.spawn_on(read_on, &runtime);
         }
+    }
+}
+
+/// What a member may see of a frame; `None`: trailers of which nothing may pass.
+fn for_member(frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+    match frame.into_trailers() {
+        Ok(mut trailers) => {
+            strip_trailers(&mut trailers);
+            (!trailers.is_empty()).then(|| Frame::trailers(trailers))
+        }
+        Err(frame) => Some(frame),
     }
 }
 

@@ -112,6 +112,15 @@ pub(super) fn allowed_in_trailers(name: &[u8]) -> bool {
         .any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
+/// Takes out of the trailers of a request what may not be passed on.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    let goes = |name: &&HeaderName| !allowed_in_trailers(name.as_str().as_bytes());
+    let gone: Vec<HeaderName> = trailers.keys().filter(goes).cloned().collect();
+    for name in gone {
+        trailers.remove(name);
+    }
+}
+
 // === impl Forwarding ===
 
 impl Forwarding {

@@ -79,6 +79,36 @@ async fn bodies_and_trailers_pass_from_http_1_to_http_2_and_back() {
 }
 
 #[tokio::test]
+async fn trailers_pass_from_http_2_to_http_2_without_those_that_frame_or_vouch() {
+    let member = Http2Server::echo("only").await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let client = Http2Client::connect(scene.address).await;
+    let forged = [
+        "x-forwarded-for",
+        "x-forwarded-client-cert",
+        "x_real_ip",
+        "authorization",
+        "cookie",
+    ];
+    for (honest, left) in [(&["digest"][..], 1), (&[], 0)] {
+        let mut trailers = HeaderMap::new();
+        for name in forged.iter().chain(honest) {
+            trailers.insert(*name, http::HeaderValue::from_static("v"));
+        }
+        let (sender, body) = frames();
+        tokio::spawn(async move {
+            let data = Frame::data(bytes::Bytes::from_static(b"hello"));
+            sender.send(data).await.unwrap();
+            sender.send(Frame::trailers(trailers)).await.unwrap();
+        });
+        let answer = client.ask(post("/", body)).await;
+        assert!(answer.text().ends_with("\n\nhello"), "{}", answer.text());
+        assert_eq!(answer.trailers.len(), left, "{:?}", answer.trailers);
+        assert_eq!(answer.trailers.contains_key("digest"), left == 1);
+    }
+}
+
+#[tokio::test]
 async fn a_large_body_passes_from_http_1_to_http_2_and_back() {
     let member = Http2Server::start(|request: Request<_>| async move {
         // Answers while it listens.
