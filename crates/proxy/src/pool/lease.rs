@@ -75,9 +75,12 @@ impl Lease {
 
     /// The member answered a request with this status.
     pub fn answered(&self, status: u16) {
+        // What is asked for is not supported. For that, a client need only ask for it, and it says
+        // nothing about the member.
+        let is_unsupported = matches!(status, 501 | 505);
         if status < 500 {
             self.member.note_success();
-        } else if self.member.counts_outliers() {
+        } else if !is_unsupported && self.member.counts_outliers() {
             let why = || format!("it answers with status {status}");
             self.member.note_outlier(Instant::now(), why);
         }

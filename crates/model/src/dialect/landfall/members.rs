@@ -252,7 +252,8 @@ pub(super) const ROWS: &[OptionRow] = &[
         summary: "After this many failures in a row a member gets nothing new for 30 s, each \
                  further time in a row for 30 s longer, at most 5 min. Failures are failed \
                  connections, and in mode `http` and `https` missing answers and those with a \
-                 status of 500 or more. At most half of the serving members are ejected. TCP only.",
+                 status of 500 or more, but for 501 and 505. At most half of the serving members \
+                 are ejected. TCP only.",
         example: "5",
         effect: port!(OutlierDetection, outlier_detection, |text| {
             value::number_or_off(text, 1..=1000)

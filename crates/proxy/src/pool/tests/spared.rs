@@ -255,6 +255,23 @@ fn the_last_member_is_never_left_out() {
 }
 
 #[test]
+fn answers_that_say_that_a_request_is_not_supported_are_no_failures() {
+    let pool = pool(&spared(&[1, 1], |protection| {
+        protection.outlier_failures = Some(3);
+    }));
+    let lease = pool.pick(CLIENT, &[]).unwrap();
+    let answer = |statuses: &[u16]| {
+        for &status in statuses {
+            lease.answered(status);
+        }
+        pool.status()[0].left_out.is_some()
+    };
+    assert!(!answer(&[501, 505, 501, 505]));
+    // They say as little for a member as against it.
+    assert!(answer(&[500, 501, 503, 505, 500]));
+}
+
+#[test]
 fn answers_and_connections_count_as_failures_only_where_that_is_asked_for() {
     let asked = pool(&spared(&[1, 1], |protection| {
         protection.outlier_failures = Some(3);
