@@ -49,6 +49,45 @@ async fn long_heads_above_the_share_of_a_client_are_refused_and_other_clients_ar
     until("all is given back", || scene.proxy.pressure().memory == 0).await;
 }
 
+#[tokio::test]
+async fn long_heads_whose_member_does_not_answer_count_as_those_that_are_not_whole() {
+    let member = Server::start(|mut conversation| async move {
+        while let Some(request) = conversation.request().await {
+            if request.head.starts_with("GET /short") {
+                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                conversation.send(answer).await;
+            }
+        }
+    })
+    .await;
+    let scene = within(4, &member).await;
+    let head = |path| {
+        format!(
+            "GET {path} HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n",
+            "x".repeat(20_000)
+        )
+    };
+    let refused = || scene.state.counters().totals().refused(Refusal::Share);
+    let mut clients = Vec::new();
+    while refused() == 0 {
+        let mut client = scene.client().await;
+        client.send(head("/")).await;
+        clients.push(client);
+        let asked = || member.requests() == clients.len() || refused() > 0;
+        until("it is asked or refused", asked).await;
+        assert!(clients.len() < 200, "nothing was refused");
+    }
+    assert!(clients.len() > 32, "only {} were served", clients.len());
+    assert_eq!(clients.pop().unwrap().response().await.status, 503);
+    // What needs no more than any connection is served, and so is another client.
+    assert_eq!(scene.get("/short").await.status, 200);
+    let mut other = Client::over(scene.client_from(2).await.unwrap());
+    other.send(head("/short")).await;
+    assert_eq!(other.response().await.status, 200);
+    drop((clients, other));
+    until("all is given back", || scene.proxy.pressure().memory == 0).await;
+}
+
 fn http2(listener: &mut Listener) {
     listener.mode = Mode::Http(Http {
         member_http2: true,

@@ -25,14 +25,19 @@ use super::refusal::Refusal;
 use super::upstream::{Idle, Links, Need, Own};
 use super::watchdog::Watchdog;
 use crate::access_log;
+use crate::budget::units::UNIT;
 use crate::dial::{self, MAX_TRIES};
 use crate::inbound::Inbound;
+use crate::memory::MemoryHold;
 use crate::pool::{Lease, Unavailable};
 use crate::tls::{Inside, MemberStream};
 
 use self::exchange::{Answered, Exchange, Failure, Scene, poll_gone};
 use self::request::RequestFacts;
 use next::Next;
+
+/// A head of so many bytes is part of what any connection takes.
+const SMALL_HEAD: usize = 8 * 1024;
 
 /// A client's connection.
 pub(super) struct Connection<S> {
@@ -153,9 +158,24 @@ impl<S: ClientStream> Connection<S> {
             let refusal = Refusal::TooMany(seconds);
             return self.refuse(refusal, Some(facts), settings).await;
         }
+        let Some(_paid) = self.pay_for_head(facts) else {
+            return self.refuse(Refusal::Share, Some(facts), settings).await;
+        };
         match for_http2 {
             Some(head) => Box::pin(self.answer_over_http2(facts, &head, settings)).await,
             None => self.answer_over_http1(facts, &settings).await,
+        }
+    }
+
+    /// Pays for the head of a request, which is here until its member has answered. `None`: there
+    /// is no memory for it.
+    fn pay_for_head(&self, request: RequestFacts) -> Option<Option<MemoryHold>> {
+        match (request.length, self.input.payer()) {
+            (..=SMALL_HEAD, _) | (_, None) => Some(None),
+            (length, Some(payer)) => {
+                let units = u8::try_from(length.div_ceil(UNIT)).unwrap_or(u8::MAX);
+                payer.take(units).map(Some)
+            }
         }
     }
 
