@@ -7,6 +7,7 @@ use landfall_proxy::ProxyConfig;
 use landfall_proxy::counters::Refusal;
 use tokio::sync::Barrier;
 
+use crate::http2_flow::{beginning, frame};
 use crate::scene::http2::{Http2Client, Http2Server, get, text};
 use crate::scene::{Client, Scene, Server, until};
 
@@ -85,6 +86,34 @@ async fn long_heads_whose_member_does_not_answer_count_as_those_that_are_not_who
     other.send(head("/short")).await;
     assert_eq!(other.response().await.status, 200);
     drop((clients, other));
+    until("all is given back", || scene.proxy.pressure().memory == 0).await;
+}
+
+#[tokio::test]
+async fn many_short_fields_of_http2_requests_count_with_what_each_takes_beside_its_bytes() {
+    const REQUESTS: u32 = 50;
+    const FIELDS: u32 = 900;
+    let member = Server::start(|mut conversation| async move {
+        conversation.request().await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let scene = within(64, &member).await;
+    let digit = |number: u32| b"abcdefghijklmnopqrstuvwxyz0123456789"[(number % 36) as usize];
+    let mut block = vec![0x82, 0x86, 0x84, 0x01, 0x01, b'a'];
+    for number in 0..FIELDS {
+        // A name of three letters, and nothing behind it.
+        block.extend([0, 3, b'x', digit(number), digit(number / 36), 0]);
+    }
+    let mut client = scene.client().await;
+    client.send(beginning(65_535)).await;
+    for number in 0..REQUESTS {
+        client.send(frame(1, 0x5, 2 * number + 1, &block)).await;
+    }
+    until("all are asked", || member.requests() == REQUESTS as usize).await;
+    let each = scene.proxy.pressure().memory / u64::from(REQUESTS);
+    assert!(each > u64::from(FIELDS) * 150, "{each}");
+    drop(client);
     until("all is given back", || scene.proxy.pressure().memory == 0).await;
 }
 
