@@ -23,6 +23,9 @@ use tokio_rustls::client::TlsStream;
 
 use super::load::{self, CertificateError};
 
+/// Bytes of what is said of a handshake that failed.
+const LONGEST_TEXT: usize = 256;
+
 /// Everything needed to speak TLS to members.
 pub struct TowardMembers {
     settings: MemberTls,
@@ -172,7 +175,7 @@ impl TowardMembers {
             // A shortage of the machine is recognized by its number, which must stay.
             match error.raw_os_error() {
                 Some(_) => error,
-                None => io::Error::new(error.kind(), format!("TLS: {error}")),
+                None => io::Error::new(error.kind(), said(&error)),
             }
         })?;
         if inside == Inside::Http2 && stream.get_ref().1.alpn_protocol() != Some(b"h2") {
@@ -202,6 +205,17 @@ impl fmt::Debug for TowardMembers {
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
+}
+
+/// Says why a handshake failed. The library names all that a certificate is for, and the text is
+/// kept for each member and logged.
+fn said(error: &io::Error) -> String {
+    let mut text = format!("TLS: {error}");
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push('…');
+    }
+    text
 }
 
 fn roots(authorities: &Certificate) -> Result<RootCertStore, CertificateError> {

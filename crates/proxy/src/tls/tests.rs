@@ -1,8 +1,10 @@
+use landfall_model::listener::MemberTls;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::{ClientConfig, DigitallySignedStruct, HandshakeKind, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as ClientStream;
 
@@ -461,4 +463,27 @@ fn a_bad_certificate_is_refused_with_the_secret_and_the_field() {
         None,
     );
     assert!(matches!(nothing, Err(CertificateError::None)));
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_members_certificate_is_short_however_many_names_it_has() {
+    let names: Vec<String> = (0..3000).map(|number| format!("n{number}.test")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let many = certificate(&names);
+    let toward = TowardMembers::new(&MemberTls {
+        authorities: Some(Arc::new(many.clone())),
+        server_name: "web.test".to_owned(),
+        certificate: None,
+    });
+    let (toward, termination) = (toward.unwrap(), terminate([many], Offer::Nothing));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, far) = tokio::join!(near, listener.accept());
+    let (_, connected) = tokio::join!(
+        termination.accept(far.unwrap().0, LIMIT),
+        toward.connect(near.unwrap(), Inside::Bytes),
+    );
+    let said = connected.unwrap_err().to_string();
+    assert!(said.contains("not valid for name"), "{said}");
+    assert!(said.len() < 512, "{} bytes", said.len());
 }
