@@ -8,6 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::reason::{Code, Origin, Reason};
 use crate::recorded::vouch;
+use crate::rows::SliceRow;
 use crate::status::{ACCEPTED_VERSION, Condition, ConditionType, INSTANCE, IngressAddress};
 use crate::wire;
 
@@ -273,7 +274,7 @@ fn what_is_usual_takes_about_a_hundred_bytes() {
     let service = PackedService::of(&usual());
     assert!(service.bytes.len() <= 100, "{}", service.bytes.len());
     let slice = PackedSlice::of(&usual_slice());
-    assert!(slice.bytes.len() <= 100, "{}", slice.bytes.len());
+    assert!(slice.size() <= 100, "{}", slice.size());
 }
 
 /// A Service with an address, as it is on record.
