@@ -1,6 +1,7 @@
 //! From what is known of a Service to the status that is reported: pure.
 
 use jiff::Timestamp;
+use landfall_model::limits;
 use landfall_model::provider::ProviderStatus;
 use landfall_model::reason::{Code, Reason, Severity};
 use landfall_model::status::{Condition, ConditionType, IngressAddress, ServiceStatus};
@@ -77,11 +78,14 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
     .continuing(facts.before)
 }
 
-/// The condition of a valid Service. What its provider does without is no error, and nothing that
-/// should be found only by an explicit search.
+/// The condition of a valid Service. What its provider does without, and endpoints without room, are
+/// no error, and nothing that should be found only by an explicit search.
 fn accepted(facts: &Facts<'_>) -> Condition {
-    let is_left_out = |remark: &&Reason| {
-        remark.code == Code::OptionNotSupported && remark.severity == Severity::Warning
+    let is_left_out = |remark: &&Reason| match remark.code {
+        Code::OptionNotSupported => remark.severity == Severity::Warning,
+        // Other remarks of this code count members, and would be written with each of them.
+        Code::LimitReached => remark.message == limits::endpoints_left_out().message,
+        _ => false,
     };
     let mut left_out = facts.remarks.iter().filter(is_left_out);
     let (code, message) = match left_out.next() {
@@ -249,6 +253,10 @@ mod tests {
         let fine = "every field and annotation is valid".to_owned();
         let usual = accepted(&[other.clone(), emulated]);
         assert_eq!(usual, (true, Code::Accepted, fine));
+        let counted = Reason::warning(Code::LimitReached, "of 5 members 1 is left out");
+        let endpoints = limits::endpoints_left_out();
+        let few = accepted(&[counted, endpoints.clone()]);
+        assert_eq!(few, (true, Code::LimitReached, endpoints.to_string()));
         let message = "the test does without: no (and 1 more)".to_owned();
         let without = accepted(&[other, left_out.clone(), left_out]);
         assert_eq!(without, (true, Code::OptionNotSupported, message));

@@ -1,5 +1,7 @@
 //! How much one Service and one namespace may ask for, so that no one takes what all need.
 
+use crate::reason::{Code, Reason};
+
 /// Watches of Secrets may take this part of all descriptors: each is a connection of its own.
 const WATCHES: u64 = 8;
 
@@ -15,6 +17,24 @@ pub const BYTES_OF_SERVICES: usize = 72 << 20;
 /// balancer as well: 40,000 slices with 150,000 endpoints, which are as many pods as Kubernetes is
 /// tested with.
 pub const BYTES_OF_SLICES: usize = 32 << 20;
+
+/// Returns what is reported on a Service of which endpoints are left out, because its namespace is
+/// at the limit of [`BYTES_OF_SLICES`]. The text has no number that endpoints change: it stands in
+/// the status.
+pub fn endpoints_left_out() -> Reason {
+    Reason::warning(
+        Code::LimitReached,
+        format!(
+            "endpoints of the Service are left out: the EndpointSlices of the namespace take more \
+             than {} MiB of memory",
+            BYTES_OF_SLICES >> 20
+        ),
+    )
+    .remedy(
+        "remove Services with a selector, those without a load balancer as well, or run fewer \
+         pods; endpoints are read again within minutes",
+    )
+}
 
 /// Limits of `landfall.yaml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

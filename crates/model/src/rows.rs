@@ -178,6 +178,8 @@ pub struct SliceRow {
     pub ports: Vec<SlicePort>,
     /// Its endpoints.
     pub endpoints: Vec<Endpoint>,
+    /// Whether it has more of them, for which its namespace has no room left.
+    pub cut: bool,
     /// Where it was read from, for sources that are files.
     pub source: Option<Arc<SourceMap>>,
 }

@@ -73,6 +73,7 @@ pub fn slice(service: &str) -> SliceBuilder {
         family: Some(Family::V4),
         ports: Vec::new(),
         endpoints: Vec::new(),
+        cut: false,
         source: None,
     })
 }
@@ -359,6 +360,13 @@ impl SliceBuilder {
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.0.key = ServiceKey::new(self.0.service.namespace(), name);
+        self
+    }
+
+    /// Leaves endpoints out, for which its namespace has no room.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        self.0.cut = true;
         self
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use landfall_model::dialect::{EndpointSpec, MemberRef};
 use landfall_model::intent::LeftOut;
+use landfall_model::limits;
 use landfall_model::provider::Target;
 use landfall_model::reach::{ForbiddenAddress, NamedBy};
 use landfall_model::rows::{Endpoint, ServicePort, SliceRow};
@@ -24,6 +25,8 @@ pub(super) use pods::share;
 /// What is known of members while the ports of a Service are resolved one after the other.
 pub(super) struct MemberResolver<'a> {
     slices: &'a [SliceRow],
+    /// Whether endpoints that could be members are left out of slices.
+    cut: bool,
     /// Endpoints of slices that can be members, sorted by address.
     serving: Vec<Serving<'a>>,
     /// The slices that have a port of the Service: a number of it, and where it is checked.
@@ -85,6 +88,7 @@ impl<'s> MemberResolver<'s> {
         }
         Self {
             slices,
+            cut: false,
             serving: pods::serving(scene, slices),
             matched: BTreeMap::new(),
             collected: 0,
@@ -166,6 +170,7 @@ impl<'s> MemberResolver<'s> {
             }
         }
         findings.extend(not_allowed(&self.barred));
+        findings.extend(self.cut.then(limits::endpoints_left_out));
         let unserved: Vec<&Listener> = listeners
             .iter()
             .filter(|listener| listener.pool.members.iter().all(|member| member.draining))
@@ -173,7 +178,9 @@ impl<'s> MemberResolver<'s> {
         if unserved.is_empty() {
             return;
         }
-        if self.known.is_empty() {
+        if self.known.is_empty() && self.cut {
+            findings.push(none_read());
+        } else if self.known.is_empty() {
             findings.push(no_endpoints(scene));
         } else if unserved.len() == listeners.len() {
             let members = unserved.iter().flat_map(|listener| &listener.pool.members);
@@ -324,6 +331,14 @@ fn no_endpoints(scene: &ResolveContext<'_>) -> Reason {
              kubernetes.io/service-name: {name}, or set landfall.dev/endpoints"
         )),
         Target::Node => reason.remedy("add nodes to the cluster"),
+    }
+}
+
+/// It has endpoints, and there is no room for any of them.
+fn none_read() -> Reason {
+    Reason {
+        code: Code::NoEndpoints,
+        ..limits::endpoints_left_out()
     }
 }
 

@@ -11,7 +11,8 @@
 //! would decide which of them are read.
 //!
 //! Of an EndpointSlice beyond it the first endpoints are left, as many as there is room for, and
-//! not the older version, whose endpoints may belong to others by now.
+//! not the older version, whose endpoints may belong to others by now. Of one without room for any
+//! there is a mark, so that its Service says why it lacks them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ const ROW: usize = 256;
 const SECRET: usize = 1024;
 
 /// This part of a share is added for what is left of Services that are refused, and for those of
-/// usual size that serve.
+/// usual size that serve; for marks of slices as well.
 const FOR_REFUSED: usize = 4;
 
 /// No Service of usual size takes more.
@@ -65,6 +66,9 @@ pub(super) struct Shares {
 #[derive(Debug, Default)]
 struct Share {
     bytes: usize,
+    /// What marks take. It does not count otherwise, or what was removed would make room for them
+    /// alone.
+    marks: usize,
     refused: usize,
     faulty: usize,
 }
@@ -77,6 +81,8 @@ pub(super) struct Kept {
     pub(super) read: bool,
     /// For lack of room it is not kept as it is.
     pub(super) refused: bool,
+    /// All that is kept of it is a mark that it is there.
+    pub(super) mark: bool,
     /// Problems of it are reported.
     pub(super) faulty: bool,
 }
@@ -112,11 +118,14 @@ impl Shares {
                 if self.fits(namespace, bytes, before, self.most) {
                     return (Kept::whole(bytes), Some(Fact::Slice(row)));
                 }
-                let Some(rest) = self.cut(&row, before) else {
+                if let Some(rest) = self.cut(&row, before) {
+                    let bytes = weight_of_slice(&rest);
+                    return (Kept::refused(bytes), Some(Fact::Slice(Arc::new(rest))));
+                }
+                let Some((kept, mark)) = self.mark(&row, before) else {
                     return (Kept::refused(0), None);
                 };
-                let bytes = weight_of_slice(&rest);
-                (Kept::refused(bytes), Some(Fact::Slice(Arc::new(rest))))
+                (kept, Some(Fact::Slice(Arc::new(mark))))
             }
             other => (Kept::default(), Some(other)),
         }
@@ -176,6 +185,7 @@ impl Shares {
             (count + usize::from(now)).saturating_sub(usize::from(before))
         };
         share.bytes = (share.bytes + now.size()).saturating_sub(before.size());
+        share.marks = (share.marks + now.of_mark()).saturating_sub(before.of_mark());
         share.refused = turn(earlier, now.refused, before.refused);
         share.faulty = turn(share.faulty, now.faulty, before.faulty);
         self.freed |= share.refused > 0 && now.size() < before.size();
@@ -260,7 +270,8 @@ impl Shares {
     fn cut(&self, row: &SliceRow, before: Kept) -> Option<SliceRow> {
         let first = |count| SliceRow {
             endpoints: row.endpoints.iter().take(count).cloned().collect(),
-            ..row.clone()
+            ports: row.ports.clone(),
+            ..without_endpoints(row)
         };
         let (mut fit, mut beyond) = (0, row.endpoints.len());
         while beyond.saturating_sub(fit) > 1 {
@@ -273,6 +284,21 @@ impl Shares {
             }
         }
         (fit > 0).then(|| first(fit))
+    }
+
+    /// What says of a slice that it has endpoints, and that there is no room for them.
+    fn mark(&self, row: &SliceRow, before: Kept) -> Option<(Kept, SliceRow)> {
+        let mark = without_endpoints(row);
+        let bytes = weight_of_slice(&mark);
+        let taken = self.of.get(row.key.namespace());
+        let taken = taken.map_or(0, |share| share.marks);
+        let others = taken.saturating_sub(before.of_mark());
+        let fits = others.saturating_add(bytes) <= self.most / FOR_REFUSED;
+        let kept = Kept {
+            mark: true,
+            ..Kept::refused(bytes)
+        };
+        (fits && !row.endpoints.is_empty()).then_some((kept, mark))
     }
 
     /// What operators have to know.
@@ -313,6 +339,14 @@ impl Kept {
     }
 
     fn size(self) -> usize {
+        if self.mark { 0 } else { self.sent() }
+    }
+
+    fn of_mark(self) -> usize {
+        if self.mark { self.sent() } else { 0 }
+    }
+
+    fn sent(self) -> usize {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
@@ -329,6 +363,18 @@ fn weight(row: &ServiceRow) -> usize {
 
 fn weight_of_slice(row: &SliceRow) -> usize {
     PackedSlice::of(row).size() + ROW
+}
+
+fn without_endpoints(row: &SliceRow) -> SliceRow {
+    SliceRow {
+        key: row.key.clone(),
+        service: row.service.clone(),
+        family: row.family,
+        ports: Vec::new(),
+        endpoints: Vec::new(),
+        cut: true,
+        source: row.source.clone(),
+    }
 }
 
 /// How many bytes count for a Service that is read. One that takes less than before may be invalid,

@@ -145,6 +145,7 @@ impl EndpointSlice {
             family: family.flatten(),
             ports,
             endpoints,
+            cut: false,
             source: None,
         };
         Ok((row, reasons))
@@ -348,6 +349,7 @@ mod tests {
                         ..endpoint("10.0.0.3")
                     },
                 ],
+                cut: false,
                 source: None,
             }
         );

@@ -37,6 +37,7 @@ impl MemberResolver<'_> {
         port: &ServicePort,
         check: Option<NonZeroU16>,
     ) -> BTreeMap<SocketAddr, Member> {
+        self.cut |= self.slices.iter().any(|slice| slice.cut);
         let numbers = self.numbers(scene, port, check);
         // With the members of the ports before it beyond the limit, it is sure to be cut.
         let bound = self.bound(scene).unwrap_or(usize::MAX);

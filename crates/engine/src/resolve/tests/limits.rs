@@ -1,7 +1,7 @@
 //! Services that ask for more than they may.
 
 use landfall_model::Member;
-use landfall_model::limits::Limits;
+use landfall_model::limits::{self, Limits};
 use landfall_testkit::{secret, slice};
 
 use super::*;
@@ -109,6 +109,36 @@ fn of_too_many_endpoints_each_port_serves_its_share() {
     let listeners = intent.load_balancer.unwrap().listeners;
     let counts: Vec<usize> = listeners.iter().map(|it| it.pool.members.len()).collect();
     assert_eq!(counts, [2, 2]);
+}
+
+#[test]
+fn a_service_whose_endpoints_are_left_out_for_lack_of_room_says_so() {
+    let remarks = |slice: SliceBuilder, service: &ServiceRow| {
+        let intent = resolve(service, &slices([slice]), &few()).unwrap();
+        let spec = intent.load_balancer.unwrap();
+        (spec.listeners[0].pool.members.len(), intent.remarks)
+    };
+    let of_web = || slice("web").port("", 80);
+    let row = web().row();
+    let expected = limits::endpoints_left_out();
+    let some = remarks(of_web().ready("10.0.0.1").cut(), &row);
+    assert_eq!(some, (1, vec![expected.clone()]));
+    assert!(
+        expected
+            .message
+            .ends_with("of the namespace take more than 32 MiB of memory")
+    );
+    // Without any it says why, and not that pods should be started.
+    let none = Reason {
+        code: Code::NoEndpoints,
+        ..expected.clone()
+    };
+    assert_eq!(remarks(slice("web").cut(), &row), (0, vec![expected, none]));
+    assert_eq!(remarks(of_web().ready("10.0.0.1"), &row), (1, vec![]));
+    let named = web()
+        .annotated("landfall.dev/endpoints", "10.0.0.7:80")
+        .row();
+    assert_eq!(remarks(slice("web").cut(), &named), (1, vec![]));
 }
 
 #[test]

@@ -67,9 +67,17 @@ impl Receiver {
         let rows = self.rows.iter();
         let whole = rows.filter(|(_, (fact, _))| match fact {
             Fact::Service(row) => row.faults.is_empty(),
+            Fact::Slice(row) => !row.cut,
             _ => true,
         });
         whole.map(|(key, _)| key.name()).collect()
+    }
+
+    fn slice(&self, name: &str) -> Option<&SliceRow> {
+        match &self.rows.get(&key(name))?.0 {
+            Fact::Slice(row) => Some(row),
+            _ => None,
+        }
     }
 
     fn reasons(&self) -> Vec<&Reason> {
@@ -155,7 +163,8 @@ fn what_one_namespace_carries_is_bounded_and_others_are_read_whole() {
     }
     let bytes = receiver.bytes("shop");
     assert!(bytes <= MOST, "{bytes}");
-    assert_eq!(receiver.rows.len(), 15);
+    assert_eq!(receiver.whole().len(), 15);
+    assert_eq!(receiver.rows.len(), 200, "and marks of the others");
 }
 
 #[test]
@@ -169,7 +178,8 @@ fn many_small_objects_count_with_what_they_take_beside_their_bytes() {
             1,
         );
     }
-    assert!(receiver.rows.len() <= 140, "{}", receiver.rows.len());
+    let (rows, whole) = (receiver.rows.len(), receiver.whole().len());
+    assert!(whole <= 140 && rows - whole <= 35, "{rows}, {whole} whole");
     let named = |secrets: &str| {
         let service = svc("web").in_namespace("shop").port(443);
         let service = service.annotated("landfall.dev/tls-secret", secrets);
@@ -227,6 +237,61 @@ fn what_takes_no_more_than_before_is_read_at_the_limit_too() {
     assert_eq!(receiver.whole(), ["a"]);
     apply(&mut slices, &mut receiver, endpoints("b", 1 << 10), 3);
     assert_eq!(receiver.whole(), ["a", "b"]);
+}
+
+#[test]
+fn a_slice_without_room_leaves_a_mark_so_that_its_service_says_why() {
+    let (mut slices, mut receiver) = known(Kind::Slices, 16 << 10);
+    for name in ["a", "b", "c"] {
+        apply(&mut slices, &mut receiver, endpoints(name, 7 << 10), 1);
+    }
+    let mark = SliceRow {
+        key: key("c"),
+        service: key("web"),
+        ..SliceRow::clone(&slice("web").cut().row())
+    };
+    assert_eq!(receiver.slice("c"), Some(&mark));
+    assert!(!receiver.slice("a").unwrap().cut);
+    assert_eq!(receiver.reasons().len(), 1);
+    // One that has no endpoint lacks none.
+    let empty = SliceRow {
+        key: key("d"),
+        service: key("web"),
+        ..SliceRow::clone(&slice("web").port(&"x".repeat(4 << 10), 80).row())
+    };
+    apply(&mut slices, &mut receiver, Fact::Slice(empty.into()), 1);
+    assert_eq!(receiver.slice("d"), None);
+    slices.delete(&key("d"), |fact| receiver.take(fact));
+    slices.delete(&key("c"), |fact| receiver.take(fact));
+    assert_eq!(receiver.rows.len(), 2);
+    assert!(!slices.take_freed(), "there is no more room than before");
+    assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
+}
+
+#[test]
+fn marks_of_slices_are_bounded_and_take_no_room_of_endpoints() {
+    let (mut slices, mut receiver) = known(Kind::Slices, 64 << 10);
+    apply(&mut slices, &mut receiver, endpoints("large", 63 << 10), 1);
+    for number in 0..1000 {
+        let fact = endpoints(&format!("s{number:03}"), 2 << 10);
+        apply(&mut slices, &mut receiver, fact, 1);
+    }
+    assert_eq!(receiver.whole(), ["large"]);
+    let marks = receiver.rows.len() - 1;
+    assert!((50..=64).contains(&marks), "{marks}");
+    slices.delete(&key("large"), |fact| receiver.take(fact));
+    assert!(slices.take_freed());
+    slices.begin_listing();
+    for number in (0..1000).rev() {
+        let fact = endpoints(&format!("s{number:03}"), 2 << 10);
+        apply(&mut slices, &mut receiver, fact, 1);
+    }
+    slices.end_listing(|fact| receiver.take(fact));
+    let whole = receiver.whole().len();
+    assert!(whole * (2 << 10) > 54 << 10, "{whole}");
+    slices.forget_all(|fact| receiver.take(fact));
+    assert!(receiver.rows.is_empty() && receiver.problems.is_empty());
+    assert!(slices.shares().of.is_empty());
 }
 
 #[test]
@@ -587,9 +652,11 @@ fn a_slice_that_grows_over_the_limit_goes_on_with_the_endpoints_that_it_had() {
     apply(&mut slices, &mut receiver, of("a", 100), 1);
     apply(&mut slices, &mut receiver, of("a", 102), 2);
     assert_eq!(endpoints(&receiver, "a"), 100);
+    assert!(receiver.slice("a").unwrap().cut);
     assert_eq!(receiver.reasons().len(), 1, "which is reported");
     apply(&mut slices, &mut receiver, of("a", 99), 3);
     assert_eq!(endpoints(&receiver, "a"), 99);
+    assert!(!receiver.slice("a").unwrap().cut);
     assert_eq!(receiver.reasons(), Vec::<&Reason>::new());
     apply(&mut slices, &mut receiver, of("b", 1), 1);
     assert_eq!(endpoints(&receiver, "b"), 0);

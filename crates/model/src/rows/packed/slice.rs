@@ -19,6 +19,9 @@ pub struct PackedSlice {
 
 const NO_FAMILY: u8 = 0;
 
+/// Added to the byte of the family of a slice that is cut.
+const CUT: u8 = 1 << 7;
+
 // === impl PackedSlice ===
 
 impl PackedSlice {
@@ -30,10 +33,12 @@ impl PackedSlice {
             family,
             ports,
             endpoints,
+            cut,
             source,
         } = row;
         let mut to = Writer::new();
-        to.byte(family.map_or(NO_FAMILY, family_byte));
+        let cut = if *cut { CUT } else { 0 };
+        to.byte(cut | family.map_or(NO_FAMILY, family_byte));
         to.list(ports, |to, port| {
             let SlicePort {
                 name,
@@ -59,10 +64,11 @@ impl PackedSlice {
     /// The row, under its own key and that of its Service.
     pub fn row(&self, key: ServiceKey, service: ServiceKey) -> Option<SliceRow> {
         let mut from = Reader::new(&self.bytes);
+        let first = from.byte()?;
         Some(SliceRow {
             key,
             service,
-            family: family_of(from.byte()?),
+            family: family_of(first & !CUT),
             ports: from.list(|from| {
                 Some(SlicePort {
                     name: from.string()?,
@@ -71,6 +77,7 @@ impl PackedSlice {
                 })
             })?,
             endpoints: from.list(unpack_endpoint)?,
+            cut: first & CUT != 0,
             source: self.source.clone(),
         })
     }

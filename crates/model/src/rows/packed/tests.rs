@@ -240,7 +240,16 @@ fn a_slice_unpacks_as_it_was_packed() {
         "metadata": {"name": "x", "labels": {"kubernetes.io/service-name": "web"}},
         "addressType": "FQDN",
     }));
-    for row in [usual_slice(), unusual, names] {
+    let cut = SliceRow {
+        cut: true,
+        ..usual_slice()
+    };
+    let mark = SliceRow {
+        cut: true,
+        endpoints: Vec::new(),
+        ..names.clone()
+    };
+    for row in [usual_slice(), unusual, names, cut, mark] {
         let packed = PackedSlice::of(&row);
         assert_eq!(packed.row(row.key.clone(), row.service.clone()), Some(row));
     }
