@@ -1,5 +1,5 @@
-//! Cluster IPs of all Services of a cluster. Nodes forward what is sent there, perhaps to a listener
-//! of ours, and nothing would end what goes round.
+//! Cluster IPs of all Services of a cluster. Nodes forward what is sent there, perhaps to a
+//! listener of ours, and nothing would end what goes round.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
