@@ -78,8 +78,8 @@ pub fn compose(facts: &Facts<'_>) -> ServiceStatus {
     .continuing(facts.before)
 }
 
-/// The condition of a valid Service. What its provider does without, and endpoints without room, are
-/// no error, and nothing that should be found only by an explicit search.
+/// The condition of a valid Service. What its provider does without, and endpoints without room,
+/// are no error, and nothing that should be found only by an explicit search.
 fn accepted(facts: &Facts<'_>) -> Condition {
     let is_left_out = |remark: &&Reason| match remark.code {
         Code::OptionNotSupported => remark.severity == Severity::Warning,
