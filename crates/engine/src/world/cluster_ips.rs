@@ -9,8 +9,7 @@ use landfall_model::ServiceKey;
 use landfall_model::id::ByNamespace;
 use landfall_model::rows::ServiceRow;
 use landfall_model::status::ACCEPTED_VERSION;
-
-use crate::claims::accepted;
+use landfall_model::wire::accepted_from_text;
 
 /// The cluster IPs of all Services.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +120,7 @@ pub fn named_members(row: &ServiceRow) -> BTreeSet<IpAddr> {
     let text = row.status.marks.get(ACCEPTED_VERSION);
     let accepted = text
         .filter(|text| text.contains(NAMES_MEMBERS))
-        .and_then(|_| accepted(row)?.ok());
+        .and_then(|text| accepted_from_text(text, row).ok());
     if let Some(accepted) = accepted {
         found.extend(addresses(&accepted.annotations));
     }

@@ -697,7 +697,8 @@ fn accounts_add_up_however_objects_come_and_go() {
                     apply(&mut known, &mut receiver, fact, version);
                 }
             }
-            let taken = known.shares().of.get("shop").map_or(0, |share| share.bytes);
+            let share = known.shares().of.get("shop");
+            let taken = share.map_or(0, |share| share.bytes + share.marks);
             assert!(receiver.bytes("shop") <= taken, "step {version}");
             assert!(taken <= most * 2, "{taken}");
         }
