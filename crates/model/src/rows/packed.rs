@@ -241,8 +241,8 @@ impl PackedService {
         Arc::ptr_eq(&self.bytes, &other.bytes)
     }
 
-    /// How many bytes are read where it is unpacked. It takes fewer, and many times fewer where they
-    /// repeat themselves, but a limit on those would not limit that work.
+    /// How many bytes are read where it is unpacked. It takes fewer, and many times fewer where
+    /// they repeat themselves, but a limit on those would not limit that work.
     pub fn size(&self) -> usize {
         let dense = self.dense().unwrap_or_default();
         let rest = dense::length(dense).unwrap_or_default();
