@@ -158,8 +158,9 @@ impl<S: ClientStream> Connection<S> {
             let refusal = Refusal::TooMany(seconds);
             return self.refuse(refusal, Some(facts), settings).await;
         }
-        let Some(_paid) = self.pay_for_head(facts) else {
-            return self.refuse(Refusal::Share, Some(facts), settings).await;
+        let _paid = match self.pay_for_head(facts) {
+            Ok(paid) => paid,
+            Err(refusal) => return self.refuse(refusal, Some(facts), settings).await,
         };
         match for_http2 {
             Some(head) => Box::pin(self.answer_over_http2(facts, &head, settings)).await,
@@ -167,14 +168,14 @@ impl<S: ClientStream> Connection<S> {
         }
     }
 
-    /// Pays for the head of a request, which is here until its member has answered. `None`: there
-    /// is no memory for it.
-    fn pay_for_head(&self, request: RequestFacts) -> Option<Option<MemoryHold>> {
+    /// Pays for the head of a request, which is here until its member has answered, if it is long.
+    /// Fails if there is no memory for it.
+    fn pay_for_head(&self, request: RequestFacts) -> Result<Option<MemoryHold>, Refusal> {
         match (request.length, self.input.payer()) {
-            (..=SMALL_HEAD, _) | (_, None) => Some(None),
+            (..=SMALL_HEAD, _) | (_, None) => Ok(None),
             (length, Some(payer)) => {
                 let units = u8::try_from(length.div_ceil(UNIT)).unwrap_or(u8::MAX);
-                payer.take(units).map(Some)
+                payer.take(units).map(Some).ok_or(Refusal::Share)
             }
         }
     }
