@@ -163,6 +163,7 @@ pub(crate) fn word(fact: &Fact) -> String {
         Fact::Service(row) => format!("+Service {}", row.key),
         Fact::ServiceGone(key) => format!("-Service {key}"),
         Fact::ClusterIps(key, _) => format!("cluster IPs of {key}"),
+        Fact::Slice(row) if row.cut => format!("+Slice {} (cut)", row.key),
         Fact::Slice(row) => format!("+Slice {}", row.key),
         Fact::SliceGone(key) => format!("-Slice {key}"),
         Fact::Node(row) => format!("+Node {}", row.name),
