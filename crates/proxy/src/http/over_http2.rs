@@ -1,18 +1,28 @@
 //! One request over an HTTP/2 connection to a member, and the body of its response.
 
+mod arriving;
+mod upload;
+
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::RecvStream;
+use h2::client::SendRequest;
 use http::uri::Scheme;
 use http::{Method, Request, Response, Uri, Version};
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Body, Frame};
 use landfall_model::listener::Timeouts;
 use tokio::time::{Instant, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
+use self::arriving::Arriving;
+use self::upload::send_content;
 use super::KEPT_WAITING;
+use super::backpressure::TrackedBytes;
 use super::content::{BodyFailed, Progress, RequestContent, SilenceTimer};
 use super::fields::strip_hop_by_hop;
 use super::refusal::Refusal;
@@ -26,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct OverHttp2 {
     /// Gone where there can be no body, whatever the member sends.
-    incoming: Option<Incoming>,
+    arriving: Option<Arriving>,
     lease: Lease,
     impatience: SilenceTimer,
     progress: Arc<Progress>,
@@ -42,6 +52,13 @@ pub(super) enum Sent {
     Failed(Refusal),
 }
 
+/// Why there is no response.
+enum NoHead {
+    /// Nothing was sent; the content is whole.
+    Unsent(RequestContent),
+    Failed(h2::Error),
+}
+
 /// Sends a request and waits for the head of the response.
 pub(super) async fn send(
     link: Link,
@@ -55,8 +72,7 @@ pub(super) async fn send(
     }
     let progress = request.body().progress();
     let is_head = request.method() == Method::HEAD;
-    let mut sender = link.sender();
-    let mut answer = std::pin::pin!(sender.try_send_request(request));
+    let mut answer = std::pin::pin!(ask(link.sender(), request));
     let mut frames = progress.frames();
     let mut silent = Duration::ZERO;
     let started = Instant::now();
@@ -87,28 +103,56 @@ pub(super) async fn send(
             lease.answered(response.status().as_u16());
             strip_hop_by_hop(response.headers_mut(), false);
             let bodiless = is_head || matches!(response.status().as_u16(), 204 | 304);
-            Sent::Response(response.map(|incoming| OverHttp2 {
-                incoming: (!bodiless).then_some(incoming),
+            Sent::Response(response.map(|stream| OverHttp2 {
+                arriving: (!bodiless).then(|| Arriving::new(stream)),
                 lease,
                 impatience: SilenceTimer::new(timeouts.member_data),
                 progress,
                 _link: link,
             }))
         }
-        Err(mut error) => match error.take_message() {
-            Some(request) => Sent::Unsent(request.into_body()),
-            None if progress.client_failed() => Sent::Failed(Refusal::ClientTimeout),
-            None => {
-                tracing::debug!(member = %lease.address(), error = %error.error(), "no response");
-                // One that gave up a client which kept it waiting did not fail.
-                let waited = started.elapsed() >= KEPT_WAITING;
-                if !waited || !progress.waits_for_client() {
-                    lease.unanswered();
-                }
-                Sent::Failed(Refusal::MemberFailed)
+        Err(NoHead::Unsent(content)) => Sent::Unsent(content),
+        Err(NoHead::Failed(_)) if progress.client_failed() => Sent::Failed(Refusal::ClientTimeout),
+        Err(NoHead::Failed(error)) => {
+            tracing::debug!(member = %lease.address(), %error, "no response");
+            // One that gave up a client which kept it waiting did not fail.
+            let waited = started.elapsed() >= KEPT_WAITING;
+            if !waited || !progress.waits_for_client() {
+                lease.unanswered();
             }
-        },
+            Sent::Failed(Refusal::MemberFailed)
+        }
     }
+}
+
+/// Sends a request over a connection, and returns the response when its head is here. The rest of
+/// the content is sent while its body arrives.
+async fn ask(
+    mut sender: SendRequest<TrackedBytes>,
+    request: Request<RequestContent>,
+) -> Result<Response<RecvStream>, NoHead> {
+    let (head, content) = request.into_parts();
+    if poll_fn(|context| sender.poll_ready(context)).await.is_err() {
+        return Err(NoHead::Unsent(content));
+    }
+    let ends = content.is_end_stream();
+    let (response, stream) = sender
+        .send_request(Request::from_parts(head, ()), ends)
+        .map_err(NoHead::Failed)?;
+    let upload = if ends {
+        None
+    } else {
+        let mut upload = Box::pin(send_content(content, stream));
+        // All of it may be here.
+        let sent = poll_fn(|context| Poll::Ready(upload.as_mut().poll(context))).await;
+        sent.is_pending()
+            .then(|| AbortOnDropHandle::new(tokio::spawn(upload)))
+    };
+    let response = response.await.map_err(NoHead::Failed)?;
+    if let Some(upload) = upload {
+        upload.detach();
+    }
+    Ok(response)
 }
 
 /// The same resource over TLS.
@@ -128,10 +172,10 @@ impl Body for OverHttp2 {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         let this = &mut *self;
-        let Some(incoming) = &mut this.incoming else {
+        let Some(arriving) = &mut this.arriving else {
             return Poll::Ready(None);
         };
-        match Pin::new(incoming).poll_frame(context) {
+        match arriving.poll_next(context) {
             Poll::Ready(frame) => {
                 this.impatience.calm();
                 if let Some(Ok(frame)) = &frame {
@@ -142,7 +186,7 @@ impl Body for OverHttp2 {
                         .mine()
                         .passed(0, length as u64);
                 }
-                Poll::Ready(frame.map(|frame| frame.map_err(|_| BodyFailed::Member)))
+                Poll::Ready(frame)
             }
             Poll::Pending if this.lease.is_cut() => Poll::Ready(Some(Err(BodyFailed::Cut))),
             Poll::Pending => {
@@ -153,7 +197,7 @@ impl Body for OverHttp2 {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+        self.arriving.as_ref().is_none_or(Arriving::is_end)
     }
 }
 

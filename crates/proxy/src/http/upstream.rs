@@ -2,7 +2,9 @@
 //! connections per listener and worker; one per client where members get each client's
 //! PROXY header, because such a connection carries requests of that client alone.
 
+mod driver;
 mod links;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

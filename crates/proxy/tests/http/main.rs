@@ -16,6 +16,7 @@ mod http2;
 mod http2_flow;
 mod http2_members;
 mod http2_raw;
+mod http2_stalled;
 mod lifetime;
 mod member_limits;
 mod memory;

@@ -5,7 +5,6 @@ mod answer;
 mod ending;
 mod over_http1;
 pub(super) mod response;
-mod share;
 mod streams;
 
 use std::convert::Infallible;
@@ -28,7 +27,6 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::task::TaskTracker;
 
 use self::ending::{Ending, Turn};
-use self::share::ReadShare;
 use self::streams::Streams;
 use super::MAX_HEAD;
 use super::buffer::Buffer;
@@ -37,6 +35,7 @@ use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
 use super::record::Record;
 use super::refusal::Refusal;
+use super::share::ReadShare;
 use super::upstream::{Idle, Links, Own};
 use crate::access_log;
 use crate::budget::Extra;

@@ -3,49 +3,29 @@
 //! Never sends a request itself.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper::rt::Executor;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use h2::client::SendRequest;
 use landfall_model::listener::ProxyProtocol;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::MAX_IDLE_TIME;
+use super::driver::{self, MAX_REQUESTS};
 use crate::budget::Extra;
 use crate::dial;
-use crate::http::backpressure::STREAM_WINDOW;
-use crate::http::content::RequestContent;
+use crate::http::backpressure::TrackedBytes;
 use crate::inbound::Inbound;
-use crate::tls::{Inside, TowardMembers};
-
-/// A connection that carries requests is asked for a sign of life this often, so that a member that
-/// vanished does not hold them until their own timeouts.
-const PING_EVERY: Duration = Duration::from_secs(20);
-
-/// How long that sign may take.
-const PING_WITHIN: Duration = Duration::from_secs(10);
-
-/// Requests that one connection carries at once, if the member allows as many.
-const MAX_REQUESTS: usize = 64;
+use crate::tls::{Inside, MemberStream, TowardMembers};
 
 /// Connections to one member. A bound on descriptors, not a target.
 const MAX_LINKS: usize = 256;
-
-/// The same for all responses of a connection together: there is room for each, so that clients
-/// that do not read hold up no others.
-const CONNECTION_WINDOW: u32 = MAX_REQUESTS as u32 * STREAM_WINDOW;
-
-/// Bytes of one request's body that may wait to be sent.
-const SEND_BUFFER: usize = 64 * 1024;
 
 /// Connections by member.
 #[derive(Debug, Default)]
@@ -56,7 +36,7 @@ pub(in crate::http) struct Links {
 /// A place for a request on one connection, held until the response is over.
 #[derive(Debug)]
 pub(in crate::http) struct Link {
-    sender: SendRequest<RequestContent>,
+    sender: SendRequest<TrackedBytes>,
     place: Place,
 }
 
@@ -80,14 +60,17 @@ struct Cell {
     /// Requests that hold a place, and how many may.
     taken: AtomicUsize,
     places: AtomicUsize,
+    /// It has ended, or takes no more requests.
+    over: AtomicBool,
     /// When the last place was given back.
     idle_since: Mutex<Instant>,
 }
 
 #[derive(Debug)]
 struct Connection {
-    sender: SendRequest<RequestContent>,
-    driver: AbortOnDropHandle<()>,
+    sender: SendRequest<TrackedBytes>,
+    closing: CancellationToken,
+    _closes: DropGuard,
     /// Its descriptor; `None`: it is that of the client that it was made for, serves no other, and
     /// ends with the request.
     hold: Option<Extra>,
@@ -95,15 +78,6 @@ struct Connection {
 
 #[derive(Debug)]
 struct Place(Arc<Cell>);
-
-/// Runs the tasks of one connection, and reports whenever one has moved until the member's settings
-/// are there: nothing else does.
-#[derive(Clone, Debug)]
-struct Carrier {
-    tasks: TaskTracker,
-    moved: Arc<Notify>,
-    opening: Arc<AtomicBool>,
-}
 
 // === impl Links ===
 
@@ -128,13 +102,10 @@ impl Links {
             let connect = || async {
                 is_mine.store(true, Ordering::Relaxed);
                 let hold = hold()?;
-                let connected = connect(member, within, introduce, inbound, &cell).await;
-                let (sender, driver) = connected.map_err(NoLink::Failed)?;
-                Ok(Connection {
-                    sender,
-                    driver,
-                    hold,
-                })
+                let tls = (cell.tls.as_ref(), Inside::Http2);
+                let stream = dial::reach(member, within, introduce, tls, inbound).await;
+                let connected = cell.connect(member, stream.map_err(NoLink::Failed)?, hold);
+                connected.await.map_err(NoLink::Failed)
             };
             // One that waits for another's try must not then wait for as many as there are.
             match timeout_at(deadline, cell.opened.get_or_try_init(connect)).await {
@@ -142,12 +113,13 @@ impl Links {
                 Ok(Ok(_)) if !place.fits() => {}
                 // One that waited for the client of another.
                 Ok(Ok(it)) if it.hold.is_none() && !is_mine.load(Ordering::Relaxed) => {}
-                Ok(Ok(connection)) => {
-                    return Ok(Link {
-                        sender: connection.sender.clone(),
-                        place,
-                    });
-                }
+                Ok(Ok(connection)) => match connection.takes_requests() {
+                    Some(sender) => return Ok(Link { sender, place }),
+                    None if is_mine.load(Ordering::Relaxed) => {
+                        return Err(NoLink::Failed(io::ErrorKind::ConnectionReset.into()));
+                    }
+                    None => cell.over.store(true, Ordering::Relaxed),
+                },
                 Ok(Err(why)) => return Err(why),
                 Err(_) => return Err(NoLink::Failed(io::ErrorKind::TimedOut.into())),
             }
@@ -213,7 +185,7 @@ impl Links {
 
 impl Link {
     /// What sends requests.
-    pub(in crate::http) fn sender(&self) -> SendRequest<RequestContent> {
+    pub(in crate::http) fn sender(&self) -> SendRequest<TrackedBytes> {
         self.sender.clone()
     }
 
@@ -241,8 +213,46 @@ impl Cell {
             opened: OnceCell::new(),
             taken: AtomicUsize::new(0),
             places: AtomicUsize::new(MAX_REQUESTS),
+            over: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
         }
+    }
+
+    /// Opens the connection over a stream, and runs it until it ends or its cell is gone.
+    async fn connect(
+        self: &Arc<Self>,
+        member: SocketAddr,
+        stream: MemberStream,
+        hold: Option<Extra>,
+    ) -> io::Result<Connection> {
+        let (sender, driver, places) = driver::open(stream).await?;
+        self.allow(places);
+        let closing = CancellationToken::new();
+        let closes = (closing.clone(), hold.is_none());
+        let (of, busy) = (Arc::downgrade(self), Arc::downgrade(self));
+        tokio::spawn(async move {
+            let takes = |places| {
+                if let Some(cell) = of.upgrade() {
+                    cell.allow(places);
+                }
+            };
+            let is_busy = || {
+                let cell = busy.upgrade();
+                cell.is_some_and(|cell| cell.taken.load(Ordering::Relaxed) > 0)
+            };
+            if let Err(error) = driver.run(closes, takes, is_busy).await {
+                tracing::debug!(%member, %error, "HTTP/2 connection to a member ended");
+            }
+            if let Some(cell) = busy.upgrade() {
+                cell.over.store(true, Ordering::Relaxed);
+            }
+        });
+        Ok(Connection {
+            sender,
+            _closes: closing.clone().drop_guard(),
+            closing,
+            hold,
+        })
     }
 
     fn enter(self: &Arc<Self>) -> Option<Place> {
@@ -265,7 +275,7 @@ impl Cell {
     /// Whether the connection has ended, or its making has failed.
     fn is_over(&self) -> bool {
         match self.opened.get() {
-            Some(connection) => connection.sender.is_closed(),
+            Some(_) => self.over.load(Ordering::Relaxed),
             None => self.taken.load(Ordering::Relaxed) == 0,
         }
     }
@@ -285,6 +295,17 @@ impl Cell {
     }
 }
 
+// === impl Connection ===
+
+impl Connection {
+    /// What sends requests; `None`: the member takes no more, or the connection has ended.
+    fn takes_requests(&self) -> Option<SendRequest<TrackedBytes>> {
+        let mut sender = self.sender.clone();
+        let ready = sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        (!matches!(ready, Poll::Ready(Err(_)))).then_some(sender)
+    }
+}
+
 // === impl Place ===
 
 impl Place {
@@ -301,101 +322,10 @@ impl Drop for Place {
             if let Some(connection) = self.0.opened.get()
                 && connection.hold.is_none()
             {
-                connection.driver.abort();
+                connection.closing.cancel();
             }
         }
     }
-}
-
-// === impl Carrier ===
-
-impl Carrier {
-    fn new() -> Self {
-        Self {
-            tasks: TaskTracker::new(),
-            moved: Arc::default(),
-            opening: Arc::new(AtomicBool::new(true)),
-        }
-    }
-}
-
-impl<F> Executor<F> for Carrier
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    fn execute(&self, task: F) {
-        let (moved, opening) = (self.moved.clone(), self.opening.clone());
-        self.tasks.spawn(async move {
-            let mut task = pin!(task);
-            poll_fn(|context| {
-                let polled = task.as_mut().poll(context);
-                if opening.load(Ordering::Relaxed) {
-                    moved.notify_one();
-                }
-                polled
-            })
-            .await;
-        });
-    }
-}
-
-async fn connect(
-    member: SocketAddr,
-    within: Duration,
-    introduce: Option<ProxyProtocol>,
-    inbound: &Inbound,
-    cell: &Arc<Cell>,
-) -> io::Result<(SendRequest<RequestContent>, AbortOnDropHandle<()>)> {
-    let tls = (cell.tls.as_ref(), Inside::Http2);
-    let stream = dial::reach(member, within, introduce, tls, inbound).await?;
-    let carrier = Carrier::new();
-    let tasks = carrier.tasks.clone();
-    let (sender, mut connection) = Builder::new(carrier.clone())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_EVERY)
-        .keep_alive_timeout(PING_WITHIN)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        // No request goes out before the member has said how many it takes.
-        .initial_max_send_streams(0)
-        .max_send_buf_size(SEND_BUFFER)
-        .max_header_list_size(crate::http::MAX_HEAD as u32)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    let places = loop {
-        tokio::select! {
-            biased;
-            ended = &mut connection => {
-                let closed = |()| io::ErrorKind::UnexpectedEof.into();
-                return Err(ended.map_or_else(io::Error::other, closed));
-            }
-            () = carrier.moved.notified() => {}
-        }
-        match connection.current_max_send_streams() {
-            0 => {}
-            places => break places,
-        }
-    };
-    carrier.opening.store(false, Ordering::Relaxed);
-    cell.allow(places);
-    let of = Arc::downgrade(cell);
-    let driver = tokio::spawn(async move {
-        let ended = poll_fn(|context| {
-            let polled = Pin::new(&mut connection).poll(context);
-            if let Some(cell) = of.upgrade() {
-                cell.allow(connection.current_max_send_streams());
-            }
-            polled
-        });
-        if let Err(error) = ended.await {
-            tracing::debug!(%member, %error, "HTTP/2 connection to a member ended");
-        }
-        drop(connection);
-        tasks.close();
-        tasks.wait().await;
-    });
-    Ok((sender, AbortOnDropHandle::new(driver)))
 }
 
 #[cfg(test)]
@@ -404,7 +334,7 @@ mod tests {
 
     use http_body_util::Empty;
     use hyper::service::service_fn;
-    use hyper_util::rt::TokioExecutor;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::net::TcpListener;
 
     use super::*;

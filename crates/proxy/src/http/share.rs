@@ -1,5 +1,5 @@
-//! How much of a client is read before others of the worker have their turn. Frames that ask for
-//! nothing cost a client little and end no connection; without it, one that floods is read for as
+//! How much of a peer is read before others of the worker have their turn. Frames that ask for
+//! nothing cost a peer little and end no connection; without it, one that floods is read for as
 //! long as it sends.
 
 use std::task::{Context, Poll};
