@@ -10,10 +10,10 @@
 //! head is read strictly and rewritten, the body goes from the buffer that it was read into to
 //! the other socket. Never looks into a body and never stores one.
 //!
-//! Toward members, HTTP/2 is the crate h2 without hyper's client: that opens the window of a response
-//! as soon as some of it was read, which leaves what a client does not take either in h2, where
-//! small frames use up a budget of the whole connection, or here, without a bound. It also takes a
-//! response that was reset with `CANCEL` or `NO_ERROR` for whole.
+//! Toward members, HTTP/2 is the crate h2 without hyper's client: that opens the window of a
+//! response as soon as some of it was read, which leaves what a client does not take either in h2,
+//! where small frames use up a budget of the whole connection, or here, without a bound. It also
+//! takes a response that was reset with `CANCEL` or `NO_ERROR` for whole.
 
 mod backpressure;
 mod buffer;

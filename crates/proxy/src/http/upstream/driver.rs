@@ -26,13 +26,13 @@ const CONNECTION_WINDOW: u32 = MAX_REQUESTS as u32 * STREAM_WINDOW;
 /// Bytes of one request's body that may wait to be sent.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// What the library may count for small frames that it holds, before it ends the connection: without
-/// a bound. They are taken from it as they come, [`super::wire`] bounds what comes in between, and
-/// what a member sends of responses that are not wanted any more is counted for ever.
+/// What the library may count for small frames that it holds, before it ends the connection:
+/// without a bound. They are taken from it as they come, [`super::wire`] bounds what comes in
+/// between, and what a member sends of responses that are not wanted any more is counted for ever.
 const FRAME_BUDGET: usize = usize::MAX / 2;
 
-/// Responses that were reset and of which some may still be on its way. The library takes a frame of
-/// any that it has forgotten for the member's error, and ends the connection for a thousand.
+/// Responses that were reset and of which some may still be on its way. The library takes a frame
+/// of any that it has forgotten for the member's error, and ends the connection for a thousand.
 const RESET_STREAMS: usize = 4096;
 
 /// A connection that carries requests and was silent for this long is asked for a sign of life, so
