@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use landfall_model::limits::Limits;
-use landfall_model::rows::{Fact, SecretRow};
+use landfall_model::rows::{Fact, SecretRow, ServiceRow};
+use landfall_model::status::ACCEPTED_VERSION;
 use landfall_model::view::SecretsView;
-use landfall_model::{ServiceKey, named};
+use landfall_model::{ServiceKey, named, wire};
 
 /// Which Secrets are named, and which facts wait for them: pure.
 #[derive(Debug, Default)]
@@ -37,8 +38,8 @@ pub(super) struct Named {
     pub(super) now: BTreeSet<ServiceKey>,
     /// By the version that is on record as the one being served, because later ones are invalid.
     pub(super) accepted: BTreeSet<ServiceKey>,
-    /// By the version before. An invalid version leaves that one being served, with its
-    /// certificates, until it is on record.
+    /// By the version before, unless the newest is on record. An invalid version leaves that one
+    /// being served, with its certificates, until it is on record.
     pub(super) before: BTreeSet<ServiceKey>,
 }
 
@@ -75,8 +76,8 @@ impl SecretRefs {
         let mut orders = Vec::new();
         let key = match &fact {
             Fact::Service(row) => {
-                let names = named::now(row);
-                self.name(&row.key, names, named::accepted(row), &mut orders);
+                let names = (named::now(row), named::accepted(row));
+                self.name(&row.key, names, is_on_record(row), &mut orders);
                 row.key.clone()
             }
             Fact::ServiceGone(key) => {
@@ -170,8 +171,8 @@ impl SecretRefs {
     pub(super) fn name(
         &mut self,
         service: &ServiceKey,
-        names: BTreeSet<ServiceKey>,
-        accepted: BTreeSet<ServiceKey>,
+        (names, accepted): (BTreeSet<ServiceKey>, BTreeSet<ServiceKey>),
+        is_on_record: bool,
         orders: &mut Vec<Order>,
     ) {
         // A version that names more is refused as a whole.
@@ -180,7 +181,9 @@ impl SecretRefs {
         let accepted: BTreeSet<ServiceKey> = accepted.into_iter().take(most).collect();
         let old = self.named.remove(service).unwrap_or_default();
         let held = old.all();
-        let before = if names == old.now {
+        let before = if is_on_record {
+            BTreeSet::new()
+        } else if names == old.now {
             old.before
         } else {
             old.now
@@ -317,6 +320,12 @@ impl SecretRefs {
             source: None,
         }))
     }
+}
+
+/// Whether the newest version is the one on record.
+fn is_on_record(row: &ServiceRow) -> bool {
+    let recorded = row.status.marks.get(ACCEPTED_VERSION);
+    recorded.is_some_and(|text| wire::accepted_to_text(row).is_ok_and(|newest| newest == *text))
 }
 
 impl Named {

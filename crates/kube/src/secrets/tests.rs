@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use landfall_model::limits::Limits;
+use landfall_model::rows::ServiceRow;
 use landfall_model::status::ACCEPTED_VERSION;
 use landfall_model::wire;
 use landfall_testkit::svc;
@@ -207,6 +208,35 @@ fn the_secret_of_a_version_that_is_served_in_place_of_the_newest_is_followed() {
         take(&mut specs, fact, Instant::now()),
         ["watch shop/newest", "watch shop/served"]
     );
+}
+
+#[test]
+fn a_version_before_is_forgotten_as_soon_as_the_newest_is_on_record() {
+    let on_record = |fact: Fact| {
+        let Fact::Service(row) = fact else {
+            panic!("no Service");
+        };
+        let mut row = ServiceRow::clone(&row);
+        let text = wire::accepted_to_text(&row).unwrap();
+        row.status.marks.insert(ACCEPTED_VERSION.to_owned(), text);
+        Fact::Service(Arc::new(row))
+    };
+    let mut specs = SecretRefs::default();
+    let now = Instant::now();
+    take(&mut specs, naming("web", "old"), now);
+    take(&mut specs, naming("web", "new"), now);
+    specs.know(&key("new"));
+    assert_eq!(
+        take(&mut specs, on_record(naming("web", "new")), now),
+        ["unwatch shop/old", "send shop/web"]
+    );
+    // One that names none is on record with none of what it named.
+    take(&mut specs, naming("web", ""), now);
+    assert_eq!(
+        take(&mut specs, on_record(naming("web", "")), now),
+        ["unwatch shop/new", "send shop/web"]
+    );
+    assert!(specs.named.is_empty() && specs.secrets.is_empty());
 }
 
 fn few() -> SecretRefs {
