@@ -4,29 +4,37 @@
 
 use std::task::{Context, Poll};
 
-/// Bytes that are read in a row.
-const SHARE: usize = 16 * 1024;
+/// Bytes that are read of a client in a row.
+pub(super) const OF_CLIENT: usize = 16 * 1024;
 
-/// What was read since others had their turn.
-#[derive(Debug, Default)]
-pub(super) struct ReadShare(usize);
+/// What was read since others had their turn, and how much may be.
+#[derive(Debug)]
+pub(super) struct ReadShare {
+    read: usize,
+    most: usize,
+}
 
 // === impl ReadShare ===
 
 impl ReadShare {
+    /// A share of so many bytes.
+    pub(super) fn new(most: usize) -> Self {
+        Self { read: 0, most }
+    }
+
     /// Whether more may be read now. If not, the task goes on after all others that are ready.
     pub(super) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.0 < SHARE {
+        if self.read < self.most {
             return Poll::Ready(());
         }
-        self.0 = 0;
+        self.read = 0;
         context.waker().wake_by_ref();
         Poll::Pending
     }
 
     /// Notes that so much was read.
     pub(super) fn took(&mut self, count: usize) {
-        self.0 = self.0.saturating_add(count);
+        self.read = self.read.saturating_add(count);
     }
 }
 
@@ -37,6 +45,8 @@ mod tests {
     use std::task::{Wake, Waker};
 
     use super::*;
+
+    const SHARE: usize = OF_CLIENT;
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -52,7 +62,7 @@ mod tests {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let context = Context::from_waker(&waker);
-        let (mut share, mut turns, mut read) = (ReadShare::default(), 0, 0);
+        let (mut share, mut turns, mut read) = (ReadShare::new(SHARE), 0, 0);
         while read < 10 * SHARE {
             match share.poll(&context) {
                 Poll::Ready(()) => {

@@ -35,7 +35,7 @@ use super::fields::Forwarding;
 use super::front::{ClientStream, Front, Settings};
 use super::record::Record;
 use super::refusal::Refusal;
-use super::share::ReadShare;
+use super::share::{OF_CLIENT, ReadShare};
 use super::upstream::{Idle, Links, Own};
 use crate::access_log;
 use crate::budget::Extra;
@@ -389,7 +389,7 @@ impl<S: ClientStream> Wire<S> {
             client,
             early,
             shared,
-            share: ReadShare::default(),
+            share: ReadShare::new(OF_CLIENT),
             lingers: None,
         }
     }

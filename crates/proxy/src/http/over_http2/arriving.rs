@@ -25,19 +25,25 @@ const JOINED: usize = 4 * 1024;
 #[derive(Debug)]
 pub(super) struct Arriving {
     arrived: Arc<Mutex<Arrived>>,
-    /// What opens the window, and what reads; `None`: all has arrived.
+    /// What opens the window, and what reads while the client takes nothing; `None`: all has
+    /// arrived.
     rest: Option<(FlowControl, AbortOnDropHandle<()>)>,
 }
 
 #[derive(Debug, Default)]
 struct Arrived {
+    /// Where the rest comes from.
+    stream: Option<RecvStream>,
     /// What waits, in order, and short frames after that.
     chunks: VecDeque<Bytes>,
     joined: BytesMut,
     trailers: Option<HeaderMap>,
     /// How it ended.
     end: Option<Result<(), BodyFailed>>,
-    waiting: Option<Waker>,
+    /// Nothing waits, and what the client is served by is woken by the next that comes.
+    is_awaited: bool,
+    /// Wakes what reads while the client takes nothing.
+    reader: Option<Waker>,
 }
 
 // === impl Arriving ===
@@ -45,34 +51,20 @@ struct Arrived {
 impl Arriving {
     /// The body of a response whose head has arrived.
     pub(super) fn new(mut stream: RecvStream) -> Self {
-        let mut arrived = Arrived::default();
-        // Most are here as a whole by now.
-        let mut ignored = Context::from_waker(Waker::noop());
-        if arrived.poll_fill(&mut stream, &mut ignored).is_ready() {
-            return Self {
-                arrived: Arc::new(Mutex::new(arrived)),
-                rest: None,
-            };
-        }
         let window = stream.flow_control().clone();
+        let mut arrived = Arrived {
+            stream: Some(stream),
+            ..Arrived::default()
+        };
+        // Most are here as a whole by now.
+        let ends = arrived.poll_fill(&mut Context::from_waker(Waker::noop()));
         let arrived = Arc::new(Mutex::new(arrived));
-        let filled = arrived.clone();
-        let reader = tokio::spawn(poll_fn(move |context| {
-            let mut arrived = lock(&filled);
-            let before = arrived.is_empty();
-            let polled = arrived.poll_fill(&mut stream, context);
-            let news = polled.is_ready() || (before && !arrived.is_empty());
-            let waiting = news.then(|| arrived.waiting.take()).flatten();
-            drop(arrived);
-            if let Some(waker) = waiting {
-                waker.wake();
-            }
-            polled
-        }));
-        Self {
-            arrived,
-            rest: Some((window, AbortOnDropHandle::new(reader))),
-        }
+        let rest = ends.is_pending().then(|| {
+            let filled = arrived.clone();
+            let reader = tokio::spawn(poll_fn(move |context| lock(&filled).poll_read(context)));
+            (window, AbortOnDropHandle::new(reader))
+        });
+        Self { arrived, rest }
     }
 
     /// The next part for the client, which makes room for as much.
@@ -81,16 +73,13 @@ impl Arriving {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyFailed>>> {
         let mut arrived = lock(&self.arrived);
-        let Some(data) = arrived.next_chunk() else {
+        let Some(data) = arrived.poll_chunk(context) else {
             if let Some(trailers) = arrived.trailers.take() {
                 return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
             }
             return match arrived.end {
                 Some(end) => Poll::Ready(end.err().map(Err)),
-                None => {
-                    arrived.waiting = Some(context.waker().clone());
-                    Poll::Pending
-                }
+                None => Poll::Pending,
             };
         };
         drop(arrived);
@@ -104,7 +93,15 @@ impl Arriving {
     /// Whether nothing more comes for the client.
     pub(super) fn is_end(&self) -> bool {
         let arrived = lock(&self.arrived);
-        arrived.is_empty() && arrived.trailers.is_none() && arrived.end == Some(Ok(()))
+        let waits = !arrived.chunks.is_empty() || !arrived.joined.is_empty();
+        !waits && arrived.trailers.is_none() && arrived.end == Some(Ok(()))
+    }
+}
+
+impl Drop for Arriving {
+    /// Resets the stream now, if it goes on, and not when the reader is gone.
+    fn drop(&mut self) {
+        lock(&self.arrived).stream = None;
     }
 }
 
@@ -116,9 +113,42 @@ fn lock(arrived: &Mutex<Arrived>) -> MutexGuard<'_, Arrived> {
 // === impl Arrived ===
 
 impl Arrived {
+    /// The next chunk for the client; if there is none, the next that comes wakes this task.
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Option<Bytes> {
+        if let Some(chunk) = self.next_chunk() {
+            return Some(chunk);
+        }
+        self.is_awaited = self.poll_fill(context).is_pending();
+        let chunk = self.next_chunk()?;
+        if self.is_awaited {
+            // The client may not ask again for long.
+            self.is_awaited = false;
+            if let Some(reader) = self.reader.clone() {
+                let _ = self.poll_fill(&mut Context::from_waker(&reader));
+            }
+        }
+        Some(chunk)
+    }
+
+    /// Reads for a client that takes nothing. Ready when there is nothing more to read.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.reader {
+            Some(reader) => reader.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        if self.is_awaited {
+            // What waits for it is not to lose its place.
+            return Poll::Pending;
+        }
+        self.poll_fill(context)
+    }
+
     /// Takes all that is here from the library. Ready when all of the body is.
-    fn poll_fill(&mut self, stream: &mut RecvStream, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<()> {
         while self.end.is_none() {
+            let Some(stream) = &mut self.stream else {
+                break;
+            };
             match ready!(stream.poll_data(context)) {
                 Some(Ok(data)) => self.push(data),
                 Some(Err(_)) => self.end = Some(Err(BodyFailed::Member)),
@@ -154,10 +184,6 @@ impl Arrived {
     fn next_chunk(&mut self) -> Option<Bytes> {
         let next = self.chunks.pop_front();
         next.or_else(|| (!self.joined.is_empty()).then(|| self.joined.split().freeze()))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.chunks.is_empty() && self.joined.is_empty()
     }
 }
 

@@ -12,6 +12,10 @@ use tokio::time::Instant;
 use crate::http::share::ReadShare;
 use crate::tls::MemberStream;
 
+/// Bytes that are read in a row. In frames of a byte, which take some 300 in the library, those are
+/// 2 MiB there.
+const SHARE: usize = 64 * 1024;
+
 /// The connection, and what was read of it.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -42,7 +46,7 @@ impl Wire {
     pub(super) fn new(stream: MemberStream) -> Self {
         Self {
             stream,
-            share: ReadShare::default(),
+            share: ReadShare::new(SHARE),
             last: LastRead(Arc::new(Mutex::new(Instant::now()))),
         }
     }
