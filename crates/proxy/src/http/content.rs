@@ -215,6 +215,14 @@ impl RequestContent {
         polled
     }
 
+    /// Ready when the member has all that was handed over.
+    pub(super) fn poll_sent(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.backpressure {
+            Some(backpressure) => backpressure.poll_sent(context),
+            None => Poll::Ready(()),
+        }
+    }
+
     /// Notes that the member is the one that is waited for.
     fn is_held_up(&mut self) {
         self.progress

@@ -16,6 +16,7 @@ use http::uri::Scheme;
 use http::{Method, Request, Response, Uri, Version};
 use hyper::body::{Body, Frame};
 use landfall_model::listener::Timeouts;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -40,9 +41,16 @@ pub(super) struct OverHttp2 {
     lease: Lease,
     impatience: SilenceTimer,
     progress: Arc<Progress>,
-    /// Its place on the connection, which stays open with it.
-    _link: Link,
+    /// What sends the rest of the request.
+    upload: Option<Upload>,
+    /// How long the member may take none of that when the response is over.
+    member_data: Duration,
+    /// Its place on the connection, which stays open with it; taken when it is dropped.
+    link: Option<Link>,
 }
+
+/// The task that sends the rest of a request; the stream is reset if it is dropped before the end.
+type Upload = AbortOnDropHandle<()>;
 
 /// What came of it.
 pub(super) enum Sent {
@@ -103,12 +111,14 @@ pub(super) async fn send(
             lease.answered(response.status().as_u16());
             strip_hop_by_hop(response.headers_mut(), false);
             let bodiless = is_head || matches!(response.status().as_u16(), 204 | 304);
-            Sent::Response(response.map(|stream| OverHttp2 {
+            Sent::Response(response.map(|(stream, upload)| OverHttp2 {
                 arriving: (!bodiless).then(|| Arriving::new(stream)),
                 lease,
                 impatience: SilenceTimer::new(timeouts.member_data),
                 progress,
-                _link: link,
+                upload,
+                member_data: timeouts.member_data,
+                link: Some(link),
             }))
         }
         Err(NoHead::Unsent(content)) => Sent::Unsent(content),
@@ -125,12 +135,12 @@ pub(super) async fn send(
     }
 }
 
-/// Sends a request over a connection, and returns the response when its head is here. The rest of
-/// the content is sent while its body arrives.
+/// Sends a request over a connection, and returns the response when its head is here, with what
+/// sends the rest of the content while its body arrives.
 async fn ask(
     mut sender: SendRequest<TrackedBytes>,
     request: Request<RequestContent>,
-) -> Result<Response<RecvStream>, NoHead> {
+) -> Result<Response<(RecvStream, Option<Upload>)>, NoHead> {
     let (head, content) = request.into_parts();
     if poll_fn(|context| sender.poll_ready(context)).await.is_err() {
         return Err(NoHead::Unsent(content));
@@ -149,10 +159,21 @@ async fn ask(
             .then(|| AbortOnDropHandle::new(tokio::spawn(upload)))
     };
     let response = response.await.map_err(NoHead::Failed)?;
-    if let Some(upload) = upload {
-        upload.detach();
+    Ok(response.map(|stream| (stream, upload)))
+}
+
+/// Lets the rest of a request be sent whose response is over. Its stream is open until then, and
+/// holds its place. A member that takes none of it any more gets no more: nothing else would end
+/// that when its client is gone, as that is noticed when the next of it is read.
+async fn send_rest(mut upload: Upload, progress: Arc<Progress>, limit: Duration, _link: Link) {
+    let mut frames = progress.frames();
+    while timeout(limit, &mut upload).await.is_err() {
+        let moved = progress.frames() != frames;
+        frames = progress.frames();
+        if !moved && !progress.waits_for_client() {
+            return;
+        }
     }
-    Ok(response)
 }
 
 /// The same resource over TLS.
@@ -208,5 +229,17 @@ impl Drop for OverHttp2 {
             .counters()
             .mine()
             .passed(self.progress.bytes(), 0);
+        let (Some(upload), Some(link)) = (self.upload.take(), self.link.take()) else {
+            return;
+        };
+        // What belongs to a response that broke off, or to a connection that ends, breaks off too.
+        if upload.is_finished() || !self.is_end_stream() || link.is_alone() {
+            return;
+        }
+        // Outside of the runtime, everything is about to end.
+        if let Ok(runtime) = Handle::try_current() {
+            let progress = self.progress.clone();
+            runtime.spawn(send_rest(upload, progress, self.member_data, link));
+        }
     }
 }

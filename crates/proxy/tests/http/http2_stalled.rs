@@ -15,10 +15,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame};
 use landfall_model::listener::{Http, Listener, Mode};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::http2_flow::{beginning, frame, get, next};
-use crate::scene::http2::{Http2Client, Http2Server, TestBody, post, text, whole};
+use crate::scene::http2::{Http2Client, Http2Server, TestBody, frames, post, text, whole};
 use crate::scene::{Client, Scene, until};
 
 const DATA: u8 = 0;
@@ -315,5 +315,91 @@ async fn a_member_that_takes_no_more_requests_gets_the_next_one_on_another_conne
         let frame = body.frame().await.unwrap().unwrap();
         assert_eq!(&frame.data_ref().unwrap()[..], b"begun");
         kept.push(body);
+    }
+}
+
+/// A member of one request at a time and of this window for each. It answers at once, and then
+/// reads what it gets; sends how each request ended. Counts its connections.
+async fn early(window: u32) -> (SocketAddr, mpsc::Receiver<Ended>, Arc<AtomicUsize>) {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = socket.local_addr().unwrap();
+    let (ended, ends) = mpsc::channel(16);
+    let accepted = Arc::<AtomicUsize>::default();
+    let counted = accepted.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = socket.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let ended = ended.clone();
+            tokio::spawn(async move {
+                let mut server = h2::server::Builder::new();
+                server.initial_window_size(window).max_concurrent_streams(1);
+                let mut connection = server.handshake::<_, Bytes>(stream).await.unwrap();
+                while let Some(Ok((request, mut respond))) = connection.accept().await {
+                    let ended = ended.clone();
+                    tokio::spawn(async move {
+                        respond.send_response(Response::new(()), true).unwrap();
+                        let mut body = request.into_body();
+                        let mut taken = Vec::new();
+                        let end = loop {
+                            match body.data().await {
+                                None => break Ok(taken),
+                                Some(Ok(data)) => taken.extend_from_slice(&data),
+                                Some(Err(error)) => break Err(error.reason()),
+                            }
+                        };
+                        ended.send(end).await.unwrap();
+                    });
+                }
+            });
+        }
+    });
+    (address, ends, accepted)
+}
+
+/// The content of a request, or why there was no more of it.
+type Ended = Result<Vec<u8>, Option<Reason>>;
+
+async fn end(ends: &mut mpsc::Receiver<Ended>) -> Ended {
+    tokio::time::timeout(crate::scene::TIMEOUT, ends.recv())
+        .await
+        .expect("it ends in time")
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_request_that_goes_on_after_its_response_keeps_its_place() {
+    let (address, mut ends, accepted) = early(65_535).await;
+    let scene = Scene::start_with(&[address], http2).await;
+    let client = Http2Client::connect(scene.address).await;
+    let (content, body) = frames();
+    content.send(Frame::data("begun".into())).await.unwrap();
+    assert_eq!(client.ask(post("/", body)).await.status, 200);
+    assert_eq!(client.ask(any()).await.status, 200);
+    assert_eq!(end(&mut ends).await, Ok(Vec::new()));
+    assert_eq!(accepted.load(Ordering::SeqCst), 2);
+    content.send(Frame::data(" and over".into())).await.unwrap();
+    drop(content);
+    assert_eq!(end(&mut ends).await, Ok(b"begun and over".to_vec()));
+    assert_eq!(client.ask(any()).await.status, 200);
+    assert_eq!(accepted.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn what_a_member_does_not_take_of_a_request_ends_after_the_response() {
+    // None of a request that goes on, and some of one that is whole.
+    for window in [0, 1] {
+        let (address, mut ends, _) = early(window).await;
+        let scene = Scene::start_with(&[address], |listener| {
+            http2(listener);
+            listener.timeouts.member_data = Duration::from_millis(150);
+        })
+        .await;
+        let client = Http2Client::connect(scene.address).await;
+        let (content, body) = frames();
+        content.send(Frame::data("begun".into())).await.unwrap();
+        let content = (window == 0).then_some(content);
+        assert_eq!(client.ask(post("/", body)).await.status, 200);
+        assert_eq!(end(&mut ends).await, Err(Some(Reason::CANCEL)), "{window}");
+        drop(content);
     }
 }

@@ -33,7 +33,7 @@ pub(in crate::http) struct Links {
     lists: Mutex<HashMap<SocketAddr, Vec<Arc<Cell>>>>,
 }
 
-/// A place for a request on one connection, held until the response is over.
+/// A place for a request on one connection, held until request and response are over.
 #[derive(Debug)]
 pub(in crate::http) struct Link {
     sender: SendRequest<TrackedBytes>,
@@ -187,6 +187,12 @@ impl Link {
     /// What sends requests.
     pub(in crate::http) fn sender(&self) -> SendRequest<TrackedBytes> {
         self.sender.clone()
+    }
+
+    /// Whether the connection serves no other request, and ends with it.
+    pub(in crate::http) fn is_alone(&self) -> bool {
+        let opened = self.place.0.opened.get();
+        opened.is_some_and(|connection| connection.hold.is_none())
     }
 
     /// Whether the connection is over TLS.
