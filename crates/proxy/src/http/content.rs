@@ -195,7 +195,11 @@ impl RequestContent {
                     impatience.poll(context).map(|()| timeout)
                 }
             },
-            Source::Http1(frames) => frames.poll_recv(context),
+            // Whoever sends them may be gone before the last.
+            Source::Http1(frames) => frames.poll_recv(context).map(|frame| {
+                let broken = frame.is_none() && self.progress.client_failed();
+                frame.or_else(|| broken.then_some(Err(BodyFailed::Client)))
+            }),
         };
         self.progress
             .waits_for_client
@@ -335,6 +339,11 @@ impl Progress {
     /// Whether the next frame is up to the client.
     pub(super) fn waits_for_client(&self) -> bool {
         self.waits_for_client.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it breaks off because of the client.
+    pub(super) fn breaks_off(&self) {
+        self.client_failed.store(true, Ordering::Relaxed);
     }
 
     /// Whether it broke off because of the client.

@@ -403,3 +403,15 @@ async fn what_a_member_does_not_take_of_a_request_ends_after_the_response() {
         drop(content);
     }
 }
+
+#[tokio::test]
+async fn a_request_over_http_1_that_breaks_off_after_its_response_does_not_look_whole() {
+    let (address, mut ends, _) = early(65_535).await;
+    let scene = Scene::start_with(&[address], http2).await;
+    let mut client = scene.client().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n")
+        .await;
+    assert_eq!(client.response().await.status, 200);
+    assert_eq!(end(&mut ends).await, Err(Some(Reason::CANCEL)));
+}

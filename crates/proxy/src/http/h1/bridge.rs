@@ -26,7 +26,7 @@ use crate::dial::MAX_TRIES;
 use crate::http::CHUNK;
 use crate::http::backpressure::STREAM_WINDOW;
 use crate::http::buffer::{Buffer, Outgoing};
-use crate::http::content::{BodyFailed, RequestContent, SilenceTimer};
+use crate::http::content::{BodyFailed, Progress, RequestContent, SilenceTimer};
 use crate::http::fields::allowed_in_trailers;
 use crate::http::front::{ClientStream, Settings};
 use crate::http::over_http2::{self, OverHttp2, Sent};
@@ -44,6 +44,7 @@ struct Upload {
     /// What the client waits for before it sends.
     permission: Outgoing,
     impatience: SilenceTimer,
+    progress: Arc<Progress>,
 }
 
 /// A response on its way into bytes.
@@ -254,6 +255,7 @@ impl Upload {
                 Vec::new()
             }),
             impatience: SilenceTimer::new(timeouts.client_data),
+            progress: content.progress(),
         };
         (upload, content)
     }
@@ -322,6 +324,15 @@ impl Upload {
             let _ = frames.send_item(Err(failed));
         }
         Poll::Ready(Err(failed))
+    }
+}
+
+impl Drop for Upload {
+    /// What the member has of the request would look whole.
+    fn drop(&mut self) {
+        if self.frames.is_some() && !self.is_done() {
+            self.progress.breaks_off();
+        }
     }
 }
 
