@@ -195,7 +195,7 @@ impl RequestContent {
                     impatience.poll(context).map(|()| timeout)
                 }
             },
-            // Whoever sends them may be gone before the last.
+            // What sends them may be gone before the last.
             Source::Http1(frames) => frames.poll_recv(context).map(|frame| {
                 let broken = frame.is_none() && self.progress.client_failed();
                 frame.or_else(|| broken.then_some(Err(BodyFailed::Client)))
