@@ -6,6 +6,7 @@
 //! owner itself changed.
 
 mod refused;
+mod start;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -69,6 +70,8 @@ pub struct Board {
     refused: BTreeMap<String, Refused>,
     /// What was there at the start was announced, whichever node did so.
     is_announced_at_start: bool,
+    /// [`Self::begin`] ran: what is there by now is asked for.
+    has_begun: bool,
     /// Whether everything that was there at the start is known: an address that appears afterwards
     /// is new.
     is_current: bool,
@@ -89,6 +92,9 @@ struct Elected {
     start: Start,
     /// Another node may have announced it before this one.
     took_over: bool,
+    /// At a start: it was not there yet, or no node could announce it, when this node began to ask
+    /// for what it found. Nodes that started together did not ask for it either.
+    is_unasked: bool,
 }
 
 /// An address that this node announces.
@@ -116,53 +122,9 @@ impl Board {
             advertisements: Vec::new(),
             refused: BTreeMap::new(),
             is_announced_at_start: false,
+            has_begun: false,
             is_current: false,
         }
-    }
-
-    /// From now on what is there at the start counts as announced.
-    pub fn assume_announced(&mut self) {
-        self.is_announced_at_start = true;
-    }
-
-    /// Takes that everything is known that was there at the start.
-    pub fn set_current(&mut self) {
-        self.begin();
-        self.is_current = true;
-    }
-
-    /// Decides for what this node is elected for at its start whether another node announces it:
-    /// the one that is elected without this one, unless it reports a host that has the address.
-    /// What no node is elected for is announced by none.
-    pub fn begin(&mut self) {
-        // Reports may have come before the addresses that they are about.
-        self.apply_refused();
-        if self.is_announced_at_start {
-            return;
-        }
-        let others = self.nodes.iter().filter(|it| *it.name != *self.own);
-        let others: Vec<Node> = others.cloned().collect();
-        let mut addresses = std::mem::take(&mut self.addresses);
-        for (address, elected) in &mut addresses {
-            let announces = match elected.owner.as_deref() {
-                Some(owner) if *owner != *self.own => continue,
-                Some(_) => {
-                    let services = self.services_of(*address, elected);
-                    let election = election::elect(*address, &services, &others, self.rules);
-                    let owner = election.owner();
-                    owner.is_some() && !self.is_refused(*address, owner)
-                }
-                None => false,
-            };
-            if announces {
-                elected.unsettled = 0;
-                elected.start = Start::TakeOver;
-            } else {
-                elected.unsettled = elected.unsettled.max(NEW);
-                elected.start = Start::Probe;
-            }
-        }
-        self.addresses = addresses;
     }
 
     /// Takes which addresses nodes do not announce because other hosts have them.
@@ -251,14 +213,16 @@ impl Board {
         let facts = self.services.get(key);
         if facts.is_some_and(|facts| facts.addresses.contains(&address)) {
             let is_old = !self.is_current;
+            let is_unasked = is_old && self.has_begun;
             let elected = self.addresses.entry(address).or_insert_with(|| Elected {
                 services: BTreeSet::new(),
                 owner: None,
                 nowhere: None,
-                unsettled: if is_old { 0 } else { NEW },
+                unsettled: if is_old && !is_unasked { 0 } else { NEW },
                 is_old,
                 start: Start::TakeOver,
                 took_over: is_old,
+                is_unasked,
             });
             elected.services.insert(key.clone());
         } else if let Some(elected) = self.addresses.get_mut(&address) {

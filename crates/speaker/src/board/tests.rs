@@ -288,6 +288,31 @@ fn at_its_start_a_node_takes_over_what_another_announces_and_probes_what_none_do
 }
 
 #[test]
+fn what_comes_after_a_node_asked_at_its_start_is_new_whichever_other_node_is_elected() {
+    let mut without = facts(&["10.0.0.1"]);
+    without.has_endpoints = false;
+    let gets_endpoint = Some(without);
+    for before in [gets_endpoint, None, Some(facts(&["10.0.0.1"]))] {
+        let was_there = before.as_ref().is_some_and(|it| it.has_endpoints);
+        let mut board = board("node-b");
+        // All start together.
+        board.set_nodes(nodes(&["node-b"]));
+        board.set_service(&key("web"), before);
+        board.begin();
+        board.set_service(&key("web"), Some(facts(&["10.0.0.1"])));
+        // The others take part a moment earlier.
+        board.set_nodes(nodes(&NAMES));
+        board.set_current();
+        let expected = [Start::Probe, Start::TakeOver][usize::from(was_there)];
+        assert_eq!(start(&board), expected, "was there: {was_there}");
+        // As long as it was not announced.
+        board.set_nodes(nodes(&["node-a"]));
+        board.set_nodes(nodes(&NAMES));
+        assert_eq!(start(&board), expected, "was there: {was_there}");
+    }
+}
+
+#[test]
 fn a_report_of_a_host_counts_whether_it_comes_before_or_after_the_service_at_a_start() {
     for report_first in [false, true] {
         let mut board = board("node-a");

@@ -36,6 +36,9 @@ const RECORDED: &[u64] = &[
     25, 28, 3_063, 3_097,
     // A host's address was announced: its report had come before the Services at a restart.
     103_702,
+    // So was one whose Service got an endpoint between the questions of starting nodes and their
+    // taking part: each took the one elected without it for one that announced it.
+    126_649,
     // A belief of the model: what ended while it was cut off was known to the others.
     30_281,
     // Recorded without a note of which of the two.
