@@ -714,6 +714,46 @@ fn a_peer_that_still_announces_is_reported_and_left_alone() {
 }
 
 #[test]
+fn what_a_peer_announced_meanwhile_is_announced_again_once_it_may_have_stopped() {
+    for (address, frame) in [(V4, &claims(PEER)[0]), (V6, &claims(PEER)[3])] {
+        let mut scene = Scene::new();
+        scene.machine.set_peers(scene.now, [PEER].into());
+        scene.take_over(&[address]);
+        scene.run(10_000);
+        scene.receive(frame);
+        // In a planned move, this node is not the owner by now.
+        assert_eq!(scene.run(2_199), []);
+        assert_eq!(scene.run(1).len(), 1);
+        assert_eq!(scene.run(10_000), []);
+    }
+}
+
+#[test]
+fn two_peers_that_both_announce_an_address_take_it_from_each_other_ever_less_often() {
+    let settings = Settings {
+        refresh: None,
+        ..Settings::default()
+    };
+    let mut scene = Scene::without_interfaces(settings);
+    scene.interfaces([(1, interface("eth0", OURS))]);
+    scene.machine.set_peers(scene.now, [PEER].into());
+    scene.take_over(&[V4]);
+    scene.run(10_000);
+    // The other one answers each announcement with one of its own.
+    let correct = |scene: &mut Scene| {
+        scene.receive(&claims(PEER)[0]);
+        let wait = scene.machine.deadline().unwrap() - scene.now;
+        let wait = wait.as_millis() as u64;
+        assert_eq!(scene.run(wait).len(), 1);
+        wait
+    };
+    let waits = [(); 6].map(|()| correct(&mut scene));
+    assert_eq!(waits, [2_200, 4_400, 8_800, 17_600, 30_000, 30_000]);
+    scene.run(120_000);
+    assert_eq!(correct(&mut scene), 2_200, "another dispute");
+}
+
+#[test]
 fn a_forged_claim_with_changing_stations_causes_one_report() {
     let mut scene = Scene::announcing();
     let mut outputs = Vec::new();

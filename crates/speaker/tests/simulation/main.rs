@@ -39,6 +39,9 @@ const RECORDED: &[u64] = &[
     // So was one whose Service got an endpoint between the questions of starting nodes and their
     // taking part: each took the one elected without it for one that announced it.
     126_649,
+    // Hosts stayed at a node that had taken an address over and given it back to an owner that knew
+    // of neither: the API server was away for the owner.
+    128_986,
     // A belief of the model: what ended while it was cut off was known to the others.
     30_281,
     // Recorded without a note of which of the two.
