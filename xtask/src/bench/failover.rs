@@ -16,6 +16,7 @@ mod contestant;
 mod drains;
 mod frr;
 mod layout;
+mod neighbours;
 mod node;
 mod objects;
 mod processes;
@@ -126,6 +127,9 @@ const NOTICED: Duration = Duration::from_millis(100);
 pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     // There is nothing to download them from inside.
     stage::block_on(async { Ok(Programs::find().await.map(drop)?) })?;
+    if !args.bgp {
+        neighbours::check(most(args))?;
+    }
     if !link::enter()? {
         bail!("network namespaces can't be made: run this as root");
     }
@@ -139,8 +143,7 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     let (landfall, folder) = contestants(place, args)?;
     let mode = Mode::Native;
     let metallb = folder.map(|folder| Contestant::MetalLb { folder, mode });
-    let most = args.members.iter().copied().max().unwrap_or(3);
-    let mut bed = Bed::start(place, most, metallb.as_ref(), Announced::Layer2).await?;
+    let mut bed = Bed::start(place, most(args), metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
     println!("load {}", machine::load());
     for (series, members) in args.members.iter().enumerate() {
@@ -155,6 +158,11 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     }
     println!("load {}", machine::load());
     Ok(())
+}
+
+/// The most speakers at a time.
+fn most(args: &FailoverArgs) -> u8 {
+    args.members.iter().copied().max().unwrap_or(3)
 }
 
 /// Returns what is measured, and the folder of MetalLB if it is, too.
