@@ -64,6 +64,10 @@ pub enum Bench {
 pub fn run(place: &Place, bench: Bench) -> anyhow::Result<()> {
     let unfit =
         cfg!(debug_assertions) && !matches!(&bench, Bench::Proxy(args) if args.needs_no_build());
+    if let Bench::Failover(args) = &bench {
+        // Before a build of minutes.
+        args.check()?;
+    }
     match bench {
         // With a program of its own, what is left to this one is to wait.
         Bench::Cluster(args) if !args.landfall.is_empty() => {

@@ -38,6 +38,7 @@ use waiting::{await_others, make_certain, wait};
 
 pub(crate) use drift::drift;
 pub(crate) use removal::has_left;
+pub(crate) use waiting::is_for_status;
 
 /// The kind of object that is waited for.
 pub(crate) const LOAD_BALANCER: &str = "load balancer";

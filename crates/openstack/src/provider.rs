@@ -45,6 +45,8 @@ const LONGEST_POLL: Duration = Duration::from_secs(30);
 const POLL_GROWTH: u32 = 4;
 /// So few busy load balancers are checked as often as may be.
 const FEW_BUSY: usize = 3;
+/// After a reconcile that publishes an address, until the next one does what waits for that.
+const STATUS_PAUSE: Duration = Duration::from_millis(50);
 /// While one load balancer is waited for, a list of the others may be this old.
 const AT_HAND: Duration = Duration::from_secs(180);
 
@@ -215,6 +217,9 @@ impl Provider for OpenStack {
     }
 
     fn on_waiting(&self, wait: &Wait) -> Duration {
+        if plan::is_for_status(wait) {
+            return STATUS_PAUSE;
+        }
         self.wait_for(&Id::new(&wait.id))
     }
 

@@ -123,13 +123,25 @@ const SETTLED: Duration = Duration::from_secs(8);
 /// A gap that a user would notice.
 const NOTICED: Duration = Duration::from_millis(100);
 
+impl FailoverArgs {
+    /// Returns an error if this machine has no room for what is to be measured.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.bgp {
+            return Ok(());
+        }
+        neighbours::check(self.most())
+    }
+
+    /// The most speakers at a time.
+    fn most(&self) -> u8 {
+        self.members.iter().copied().max().unwrap_or(3)
+    }
+}
+
 /// Runs `bench failover`.
 pub fn run(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     // There is nothing to download them from inside.
     stage::block_on(async { Ok(Programs::find().await.map(drop)?) })?;
-    if !args.bgp {
-        neighbours::check(most(args))?;
-    }
     if !link::enter()? {
         bail!("network namespaces can't be made: run this as root");
     }
@@ -143,7 +155,7 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     let (landfall, folder) = contestants(place, args)?;
     let mode = Mode::Native;
     let metallb = folder.map(|folder| Contestant::MetalLb { folder, mode });
-    let mut bed = Bed::start(place, most(args), metallb.as_ref(), Announced::Layer2).await?;
+    let mut bed = Bed::start(place, args.most(), metallb.as_ref(), Announced::Layer2).await?;
     let mut client = Client::start(ADDRESSES)?;
     println!("load {}", machine::load());
     for (series, members) in args.members.iter().enumerate() {
@@ -158,11 +170,6 @@ async fn measure(place: &Place, args: &FailoverArgs) -> anyhow::Result<()> {
     }
     println!("load {}", machine::load());
     Ok(())
-}
-
-/// The most speakers at a time.
-fn most(args: &FailoverArgs) -> u8 {
-    args.members.iter().copied().max().unwrap_or(3)
 }
 
 /// Returns what is measured, and the folder of MetalLB if it is, too.

@@ -8,6 +8,14 @@ use crate::observed::Observed;
 use crate::step::Step;
 use crate::target::Target;
 
+/// What a load balancer is doing whose Service gets its address with this reconcile.
+const PUBLISHING: &str = "about to be published";
+
+/// Whether only this reconcile is waited for, and not a cloud.
+pub(crate) fn is_for_status(wait: &Wait) -> bool {
+    wait.doing == PUBLISHING
+}
+
 /// Appends what a load balancer that takes changes waits for: the floating IP that is attached
 /// elsewhere, and the nodes that get their group after the address is published.
 pub(super) fn await_others(
@@ -30,7 +38,7 @@ pub(super) fn await_others(
         plan.waits.push(Wait {
             object: LOAD_BALANCER,
             id: balancer.id.as_str().to_owned(),
-            doing: "about to be published",
+            doing: PUBLISHING,
             because: "its nodes get their security group after that",
             creates: false,
         });

@@ -241,6 +241,22 @@ async fn ports_of_many_nodes_are_changed_together_and_after_the_address_is_publi
 }
 
 #[tokio::test(start_paused = true)]
+async fn nodes_get_their_group_at_once_after_the_address_is_published() {
+    let mut rig = per_cluster("");
+    rig.sim.settle_in(Duration::from_secs(1));
+    rig.cluster.apply(&web().row());
+    rig.start();
+    let begun = tokio::time::Instant::now();
+    while rig.published("web").is_empty() {
+        rig.wait(Duration::from_millis(50)).await;
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+    rig.wait(Duration::from_millis(200)).await;
+    let shared = group(&rig, "landfall-nodes-c1").await.unwrap();
+    assert!(has(&rig, "a", &shared.id).await && has(&rig, "b", &shared.id).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_port_that_is_refused_keeps_no_other_from_the_group() {
     let mut rig = per_cluster("");
     let query = [("device_id", rig.servers["a"].as_str())];
