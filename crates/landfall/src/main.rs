@@ -28,6 +28,7 @@ mod table;
 mod takeover;
 mod text;
 mod threaded_writer;
+mod unused_memory;
 mod webhook;
 
 use std::process::ExitCode;

@@ -18,6 +18,40 @@ pub fn give_back() {
     }
 }
 
+/// Gives pages of this program's code back that are not in use at present, such as those of its
+/// start. The kernel's page cache keeps them, as it keeps any file, and what is run again is mapped
+/// again.
+///
+/// # Errors
+/// `/proc/self/maps` can't be read, or the kernel refuses.
+pub fn give_back_code() -> std::io::Result<()> {
+    let here = give_back_code as fn() -> std::io::Result<()> as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let Some(code) = maps.lines().find_map(|line| code_with(line, here)) else {
+        return Ok(());
+    };
+    let start = std::ptr::with_exposed_provenance_mut(code.start);
+    // SAFETY: the range is a whole mapping of this process, private, of a file and not writable, so
+    // that no page of it differs from the file: the next access reads it from there. No pointer of
+    // Rust's leads into it but those to functions and constants.
+    unsafe {
+        rustix::mm::madvise(start, code.len(), rustix::mm::Advice::LinuxDontNeed)?;
+    }
+    Ok(())
+}
+
+/// Returns the range of a line of `/proc/self/maps` (proc_pid_maps(5)) if it has an address and is
+/// private, of a file, executable and not writable.
+fn code_with(line: &str, address: usize) -> Option<std::ops::Range<usize>> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let start = usize::from_str_radix(start, 16).ok()?;
+    let end = usize::from_str_radix(end, 16).ok()?;
+    let is_code = fields.next()? == "r-xp";
+    let is_of_file = fields.nth(2).is_some_and(|inode| inode != "0");
+    (is_code && is_of_file && (start..end).contains(&address)).then_some(start..end)
+}
+
 #[cfg(feature = "jemalloc")]
 mod jemalloc {
     use std::ffi::c_char;
@@ -48,6 +82,33 @@ mod jemalloc {
                 0,
             )
         };
+    }
+}
+
+#[cfg(test)]
+mod tests_of_code {
+    use super::*;
+
+    #[test]
+    fn code_that_was_given_back_runs_on() {
+        for _ in 0..3 {
+            give_back_code().unwrap();
+            assert_eq!("1,2".split(',').count(), 2);
+        }
+    }
+
+    #[test]
+    fn only_code_of_a_file_that_cannot_be_changed_is_given_back() {
+        let line = |rights: &str, inode: &str| format!("1000-2000 {rights} 0 fe:00 {inode} /name");
+        let with = |rights, inode, address| code_with(&line(rights, inode), address);
+        assert_eq!(with("r-xp", "7", 0x1000), Some(0x1000..0x2000));
+        assert_eq!(with("r-xp", "7", 0x2000), None, "another mapping");
+        for rights in ["rwxp", "r-xs", "r--p", "rw-p"] {
+            assert_eq!(with(rights, "7", 0x1000), None, "{rights}");
+        }
+        assert_eq!(with("r-xp", "0", 0x1000), None, "not of a file");
+        assert_eq!(code_with("", 0), None);
+        assert_eq!(code_with("x-y r-xp", 0), None);
     }
 }
 

@@ -25,8 +25,8 @@ use crate::assembly::{facts, watched};
 use crate::cli::{MembershipWay, SpeakerArgs};
 use crate::config;
 use crate::lifetime::Lifetime;
-use crate::panics;
 use crate::signals::Stop;
+use crate::{panics, unused_memory};
 
 mod health;
 mod keys;
@@ -102,6 +102,7 @@ pub async fn run(args: SpeakerArgs) -> anyhow::Result<()> {
     let drain = args.drain_time;
     let (options, api) = (web_options(args), Arc::new(api));
     tasks.spawn(landfall_web::serve(admin, api, options, cancel.clone()));
+    tasks.spawn(unused_memory::give_back(cancel.clone()));
 
     let outcome = end_of(&stop).await;
     // Routers go over to others first, while everything here goes on.

@@ -1,7 +1,6 @@
 //! An instance whose facts come from an API server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use landfall_engine::leadership::Role;
 use landfall_engine::metrics::Metrics;
@@ -16,12 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::assembly::{Instance, Lead, Options, StartState, descriptors};
 use crate::last_known::LastKnownStore;
 use crate::lifetime::Lifetime;
-use crate::resource_status;
 use crate::webhook::Webhook;
-
-/// From one giving back of unused memory to the next, in the long run. It takes about a
-/// millisecond.
-const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
+use crate::{resource_status, unused_memory};
 
 /// What an instance is started with, beside its connection.
 #[derive(Debug, Default)]
@@ -85,7 +80,7 @@ pub(super) async fn start(
             reported = Some(facts.clone());
             secrets = Some(sources.secrets());
             tasks.spawn(report_health(sources.health(), facts, cancel.clone()));
-            tasks.spawn(give_back(cancel.clone()));
+            tasks.spawn(unused_memory::give_back(cancel.clone()));
         },
     );
     let instance = started.await?;
@@ -118,20 +113,6 @@ async fn count_secrets(mut secrets: watch::Receiver<SecretsView>, metrics: Arc<M
         if secrets.changed().await.is_err() {
             return;
         }
-    }
-}
-
-/// Returns unused memory to the kernel: often at first, after whole lists were read, and
-/// then from time to time.
-async fn give_back(cancel: CancellationToken) {
-    let mut pause = Duration::from_secs(1);
-    while cancel
-        .run_until_cancelled(tokio::time::sleep(pause))
-        .await
-        .is_some()
-    {
-        landfall_sys::memory::give_back();
-        pause = (pause * 2).min(GIVE_BACK_EVERY);
     }
 }
 

@@ -1,0 +1,26 @@
+//! Memory that a process in a cluster does not use at present goes back to the kernel.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+/// From one time to the next, in the long run. It takes about a millisecond.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Gives unused memory back: often at first, after whole lists were read, and then from time to
+/// time.
+pub(crate) async fn give_back(cancel: CancellationToken) {
+    let mut pause = Duration::from_secs(1);
+    while cancel
+        .run_until_cancelled(tokio::time::sleep(pause))
+        .await
+        .is_some()
+    {
+        landfall_sys::memory::give_back();
+        if let Err(error) = landfall_sys::memory::give_back_code() {
+            debug!(%error, "code that is not in use stays in memory");
+        }
+        pause = (pause * 2).min(EVERY);
+    }
+}
