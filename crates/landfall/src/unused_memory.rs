@@ -18,8 +18,8 @@ pub(crate) async fn give_back(cancel: CancellationToken) {
         .is_some()
     {
         landfall_sys::memory::give_back();
-        if let Err(error) = landfall_sys::memory::give_back_code() {
-            debug!(%error, "code that is not in use stays in memory");
+        if let Err(error) = landfall_sys::memory::give_back_program() {
+            debug!(%error, "pages of the program stay in memory");
         }
         pause = (pause * 2).min(EVERY);
     }

@@ -18,38 +18,78 @@ pub fn give_back() {
     }
 }
 
-/// Gives pages of this program's code back that are not in use at present, such as those of its
-/// start. The kernel's page cache keeps them, as it keeps any file, and what is run again is mapped
-/// again.
+/// Gives pages of this program back, code and constants, that are not in use at present, such as
+/// those of its start. The kernel's page cache keeps them, as it keeps any file, and what is used
+/// again is mapped again.
 ///
 /// # Errors
-/// `/proc/self/maps` can't be read, or the kernel refuses.
-pub fn give_back_code() -> std::io::Result<()> {
-    let here = give_back_code as fn() -> std::io::Result<()> as usize;
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let Some(code) = maps.lines().find_map(|line| code_with(line, here)) else {
-        return Ok(());
-    };
-    let start = std::ptr::with_exposed_provenance_mut(code.start);
-    // SAFETY: the range is a whole mapping of this process, private, of a file and not writable, so
-    // that no page of it differs from the file: the next access reads it from there. No pointer of
-    // Rust's leads into it but those to functions and constants.
-    unsafe {
-        rustix::mm::madvise(start, code.len(), rustix::mm::Advice::LinuxDontNeed)?;
+/// `/proc/self/smaps` can't be read, or the kernel refuses.
+pub fn give_back_program() -> std::io::Result<()> {
+    let here = give_back_program as fn() -> std::io::Result<()> as usize;
+    let maps = std::fs::read_to_string("/proc/self/smaps")?;
+    for range in unmodified(&maps, here) {
+        let start = std::ptr::with_exposed_provenance_mut(range.start);
+        // SAFETY: the range is a whole mapping of this process, private and of a file. None of its
+        // pages differs from the file, and none will, as it is not writable: the next access reads
+        // it from there.
+        unsafe {
+            rustix::mm::madvise(start, range.len(), rustix::mm::Advice::LinuxDontNeed)?;
+        }
     }
     Ok(())
 }
 
-/// Returns the range of a line of `/proc/self/maps` (proc_pid_maps(5)) if it has an address and is
-/// private, of a file, executable and not writable.
-fn code_with(line: &str, address: usize) -> Option<std::ops::Range<usize>> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let start = usize::from_str_radix(start, 16).ok()?;
-    let end = usize::from_str_radix(end, 16).ok()?;
-    let is_code = fields.next()? == "r-xp";
-    let is_of_file = fields.nth(2).is_some_and(|inode| inode != "0");
-    (is_code && is_of_file && (start..end).contains(&address)).then_some(start..end)
+/// Returns the mappings in `/proc/self/smaps` (proc_pid_smaps(5)) of the file that is mapped at an
+/// address, as far as they are private, not writable and as the file is.
+fn unmodified(maps: &str, address: usize) -> Vec<std::ops::Range<usize>> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in maps.lines() {
+        match (Mapping::parse(line), mappings.last_mut()) {
+            (Some(mapping), _) => mappings.push(mapping),
+            (None, Some(last)) => {
+                // A page that was modified is in memory or swapped out.
+                let modified = ["Anonymous:", "Swap:"];
+                let kept = modified.iter().find_map(|it| line.strip_prefix(it));
+                last.zeros += u8::from(kept.is_some_and(|it| it.trim() == "0 kB"));
+            }
+            (None, None) => {}
+        }
+    }
+    let at = |mapping: &&Mapping| mapping.range.contains(&address);
+    let Some(file) = mappings.iter().find(at).map(|it| it.file) else {
+        return Vec::new();
+    };
+    let fits = |it: &&Mapping| it.is_read_only && it.zeros == 2 && it.file == file;
+    let fitting = mappings.iter().filter(fits);
+    fitting.map(|it| it.range.clone()).collect()
+}
+
+/// A part of a file that is mapped.
+struct Mapping<'a> {
+    range: std::ops::Range<usize>,
+    is_read_only: bool,
+    /// Its device and inode.
+    file: (&'a str, &'a str),
+    /// How many of its two sizes of modified pages are zero.
+    zeros: u8,
+}
+
+impl<'a> Mapping<'a> {
+    /// Reads the line that begins a mapping of a file; `None` for any other.
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        let end = usize::from_str_radix(end, 16).ok()?;
+        let rights = fields.next()?;
+        let file = (fields.nth(1)?, fields.next()?);
+        Some(Self {
+            range: start..end,
+            is_read_only: matches!(rights, "r--p" | "r-xp") && file.1 != "0",
+            file,
+            zeros: 0,
+        })
+    }
 }
 
 #[cfg(feature = "jemalloc")]
@@ -86,29 +126,44 @@ mod jemalloc {
 }
 
 #[cfg(test)]
-mod tests_of_code {
+mod tests_of_program {
     use super::*;
 
     #[test]
-    fn code_that_was_given_back_runs_on() {
+    fn a_program_that_was_given_back_runs_on() {
         for _ in 0..3 {
-            give_back_code().unwrap();
+            give_back_program().unwrap();
             assert_eq!("1,2".split(',').count(), 2);
         }
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        assert!(!unmodified(&maps, give_back_program as fn() -> _ as usize).is_empty());
     }
 
     #[test]
-    fn only_code_of_a_file_that_cannot_be_changed_is_given_back() {
-        let line = |rights: &str, inode: &str| format!("1000-2000 {rights} 0 fe:00 {inode} /name");
-        let with = |rights, inode, address| code_with(&line(rights, inode), address);
-        assert_eq!(with("r-xp", "7", 0x1000), Some(0x1000..0x2000));
-        assert_eq!(with("r-xp", "7", 0x2000), None, "another mapping");
-        for rights in ["rwxp", "r-xs", "r--p", "rw-p"] {
-            assert_eq!(with(rights, "7", 0x1000), None, "{rights}");
+    fn only_what_is_as_the_file_of_the_program_and_stays_so_is_given_back() {
+        let maps = |rights: &str, file: &str, anonymous: &str| {
+            format!(
+                "1000-2000 r-xp 00000000 fe:00 7 /program\nSize: 4 kB\nAnonymous:         0 kB\n\
+                 Swap:              0 kB\n3000-4000 {rights} 00002000 {file} /name\n\
+                 Anonymous:       {anonymous} kB\nSwap:       0 kB\n"
+            )
+        };
+        let given = |maps: &str| unmodified(maps, 0x1000).contains(&(0x3000..0x4000));
+        assert!(given(&maps("r--p", "fe:00 7", "0")));
+        for rights in ["rwxp", "r-xs", "rw-p"] {
+            assert!(!given(&maps(rights, "fe:00 7", "0")), "{rights}");
         }
-        assert_eq!(with("r-xp", "0", 0x1000), None, "not of a file");
-        assert_eq!(code_with("", 0), None);
-        assert_eq!(code_with("x-y r-xp", 0), None);
+        assert!(!given(&maps("r--p", "fe:00 7", "4")), "relocations");
+        let swapped = maps("r--p", "fe:00 7", "0").replace("Swap:       0", "Swap:       4");
+        assert!(!given(&swapped), "relocations");
+        assert!(!given(&maps("r--p", "fe:00 8", "0")), "another file");
+        assert_eq!(unmodified(&maps("r--p", "fe:00 7", "0"), 0x1000).len(), 2);
+        assert_eq!(unmodified(&maps("r--p", "fe:00 7", "0"), 0x2000), []);
+        let nameless = "1000-2000 r-xp 00000000 00:00 0\nAnonymous: 0 kB\nSwap: 0 kB\n";
+        assert_eq!(unmodified(nameless, 0x1000), [], "not of a file");
+        for bad in ["", "x-y r-xp", "Anonymous: 0 kB", "1000-2000 r-xp 0"] {
+            assert_eq!(unmodified(bad, 0), []);
+        }
     }
 }
 
