@@ -4,17 +4,19 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Poll, ready};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::wire::{LastRead, Wire};
+use crate::budget::Extra;
 use crate::http::backpressure::{STREAM_WINDOW, TrackedBytes};
-use crate::tls::MemberStream;
 
 /// Requests that one connection carries at once, if the member allows as many.
 pub(super) const MAX_REQUESTS: usize = 64;
@@ -45,18 +47,35 @@ const PING_WITHIN: Duration = Duration::from_secs(10);
 /// How long a connection that nothing holds any more may take to end.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// A connection that has to be run.
+/// A connection that has to be run, and is closed when it is dropped.
 #[derive(Debug)]
-pub(super) struct Driver {
-    connection: Connection<Wire, TrackedBytes>,
+pub(super) struct Driver<S: Stream> {
+    open: Open<S>,
     last_read: LastRead,
 }
 
-/// Opens a connection over a stream. Returns what sends requests, and how many at once the member
-/// takes.
-pub(super) async fn open(
-    stream: MemberStream,
-) -> io::Result<(SendRequest<TrackedBytes>, Driver, usize)> {
+/// A connection that its driver runs, and that others may close.
+#[derive(Debug)]
+pub(super) struct Open<S: Stream>(Arc<Mutex<Option<Held<S>>>>);
+
+/// A connection, and its descriptor: that is free when the socket is closed, and no sooner.
+#[derive(Debug)]
+struct Held<S: Stream> {
+    connection: Connection<Wire<S>, TrackedBytes>,
+    _hold: Option<Extra>,
+}
+
+/// What a connection can be made of.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+
+/// Opens a connection over a stream that has a descriptor. Returns what sends requests, and how
+/// many at once the member takes.
+pub(super) async fn open<S: Stream>(
+    stream: S,
+    hold: Option<Extra>,
+) -> io::Result<(SendRequest<TrackedBytes>, Driver<S>, usize)> {
     let wire = Wire::new(stream);
     let last_read = wire.last_read();
     let (sender, mut connection) = Builder::new()
@@ -82,29 +101,36 @@ pub(super) async fn open(
         }
     });
     let places = places.await?;
-    let driver = Driver {
+    let held = Held {
         connection,
+        _hold: hold,
+    };
+    let driver = Driver {
+        open: Open(Arc::new(Mutex::new(Some(held)))),
         last_read,
     };
     Ok((sender, driver, places))
 }
 
-impl Driver {
+// === impl Driver ===
+
+impl<S: Stream> Driver<S> {
+    /// The connection, for others.
+    pub(super) fn connection(&self) -> Open<S> {
+        self.open.clone()
+    }
+
     /// Runs the connection until it ends, until its member has vanished, or until it is `closing`:
-    /// then it is closed in order, unless it must close at once. Says how many requests the member
-    /// takes whenever something has moved, and asks whether any is under way.
+    /// then it is closed in order. Says how many requests the member takes whenever something has
+    /// moved, and asks whether any is under way.
     pub(super) async fn run(
         self,
-        (closing, at_once): (CancellationToken, bool),
+        closing: CancellationToken,
         mut takes: impl FnMut(usize),
         is_busy: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut connection = self.connection;
-        let pings = connection.ping_pong();
-        let mut ended = pin!(poll_fn(|context| {
-            let ended = ready!(poll_moved(&mut connection, &mut takes, context));
-            Poll::Ready(ended.map_err(io::Error::other))
-        }));
+        let pings = self.open.ping_pong();
+        let mut ended = pin!(poll_fn(|context| self.open.poll(&mut takes, context)));
         tokio::select! {
             ended = &mut ended => return ended,
             () = vanished(pings, &self.last_read, is_busy) => {
@@ -112,21 +138,64 @@ impl Driver {
             }
             () = closing.cancelled() => {}
         }
-        if at_once {
-            return Ok(());
-        }
         timeout(CLOSING, ended).await?
     }
 }
 
-fn poll_moved(
-    connection: &mut Connection<Wire, TrackedBytes>,
-    takes: &mut impl FnMut(usize),
-    context: &mut std::task::Context<'_>,
-) -> Poll<Result<(), h2::Error>> {
-    let polled = Pin::new(&mut *connection).poll(context);
-    takes(connection.max_concurrent_send_streams());
-    polled
+impl<S: Stream> Drop for Driver<S> {
+    fn drop(&mut self) {
+        drop(self.open.take());
+    }
+}
+
+// === impl Open ===
+
+impl<S: Stream> Open<S> {
+    /// Closes the connection and gives back its descriptor. The member gets a GOAWAY, if there is
+    /// room for that.
+    pub(super) fn close(&self) {
+        if let Some(mut held) = self.take() {
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = Pin::new(&mut held.connection).poll(&mut context);
+        }
+    }
+
+    /// Ready when it has ended, or was closed.
+    fn poll(
+        &self,
+        takes: &mut impl FnMut(usize),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut held = self.lock();
+        let Some(Held { connection, .. }) = &mut *held else {
+            return Poll::Ready(Ok(()));
+        };
+        let polled = Pin::new(&mut *connection).poll(context);
+        let places = connection.max_concurrent_send_streams();
+        drop(held);
+        takes(places);
+        polled.map_err(io::Error::other)
+    }
+
+    fn ping_pong(&self) -> Option<PingPong> {
+        self.lock().as_mut()?.connection.ping_pong()
+    }
+
+    /// Takes it out, so that it is dropped while the lock is free.
+    fn take(&self) -> Option<Held<S>> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Held<S>>> {
+        // It is a connection or none at every step.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Stream> Clone for Open<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
 }
 
 /// Ends when the member gives no sign of life while requests wait for it.

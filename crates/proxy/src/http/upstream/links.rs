@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::MAX_IDLE_TIME;
-use super::driver::{self, MAX_REQUESTS};
+use super::driver::{self, MAX_REQUESTS, Open};
 use crate::budget::Extra;
 use crate::dial;
 use crate::http::backpressure::TrackedBytes;
@@ -69,11 +69,12 @@ struct Cell {
 #[derive(Debug)]
 struct Connection {
     sender: SendRequest<TrackedBytes>,
+    open: Open<MemberStream>,
     closing: CancellationToken,
     _closes: DropGuard,
-    /// Its descriptor; `None`: it is that of the client that it was made for, serves no other, and
-    /// ends with the request.
-    hold: Option<Extra>,
+    /// Its descriptor is that of the client that it was made for: it serves no other, and ends with
+    /// the request.
+    alone: bool,
 }
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl Links {
                 // The member may allow fewer requests than wait for the connection by now.
                 Ok(Ok(_)) if !place.fits() => {}
                 // One that waited for the client of another.
-                Ok(Ok(it)) if it.hold.is_none() && !is_mine.load(Ordering::Relaxed) => {}
+                Ok(Ok(it)) if it.alone && !is_mine.load(Ordering::Relaxed) => {}
                 Ok(Ok(connection)) => match connection.takes_requests() {
                     Some(sender) => return Ok(Link { sender, place }),
                     None if is_mine.load(Ordering::Relaxed) => {
@@ -139,13 +140,21 @@ impl Links {
         !lists.is_empty()
     }
 
-    /// Forgets connections that carry nothing at present. Returns whether there were any.
+    /// Closes connections that carry nothing at present, so that their descriptors are free now.
+    /// Returns whether there were any.
     pub(in crate::http) fn close_idle(&self) -> bool {
         let mut closed = false;
         for cells in self.lists().values_mut() {
-            let before = cells.len();
-            cells.retain(|cell| cell.taken.load(Ordering::Relaxed) > 0);
-            closed |= cells.len() < before;
+            let idle = |cell: &mut Arc<Cell>| cell.taken.load(Ordering::Relaxed) == 0;
+            for cell in cells.extract_if(.., idle) {
+                let open = cell.opened.get().map(|connection| connection.open.clone());
+                // What sends requests must be gone before the connection can end in order.
+                drop(cell);
+                if let Some(open) = open {
+                    open.close();
+                    closed = true;
+                }
+            }
         }
         closed
     }
@@ -192,7 +201,7 @@ impl Link {
     /// Whether the connection serves no other request, and ends with it.
     pub(in crate::http) fn is_alone(&self) -> bool {
         let opened = self.place.0.opened.get();
-        opened.is_some_and(|connection| connection.hold.is_none())
+        opened.is_some_and(|connection| connection.alone)
     }
 
     /// Whether the connection is over TLS.
@@ -231,10 +240,12 @@ impl Cell {
         stream: MemberStream,
         hold: Option<Extra>,
     ) -> io::Result<Connection> {
-        let (sender, driver, places) = driver::open(stream).await?;
+        let alone = hold.is_none();
+        let (sender, driver, places) = driver::open(stream, hold).await?;
         self.allow(places);
+        let open = driver.connection();
         let closing = CancellationToken::new();
-        let closes = (closing.clone(), hold.is_none());
+        let closes = closing.clone();
         let (of, busy) = (Arc::downgrade(self), Arc::downgrade(self));
         tokio::spawn(async move {
             let takes = |places| {
@@ -255,14 +266,15 @@ impl Cell {
         });
         Ok(Connection {
             sender,
+            open,
             _closes: closing.clone().drop_guard(),
             closing,
-            hold,
+            alone,
         })
     }
 
     fn enter(self: &Arc<Self>) -> Option<Place> {
-        if self.opened.get().is_some_and(|it| it.hold.is_none()) {
+        if self.opened.get().is_some_and(|it| it.alone) {
             return None;
         }
         let places = self.places.load(Ordering::Relaxed);
@@ -326,8 +338,9 @@ impl Drop for Place {
         if self.0.taken.fetch_sub(1, Ordering::Relaxed) == 1 {
             *self.0.idle_since() = Instant::now();
             if let Some(connection) = self.0.opened.get()
-                && connection.hold.is_none()
+                && connection.alone
             {
+                connection.open.close();
                 connection.closing.cancel();
             }
         }
@@ -337,24 +350,36 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::io::Read;
 
     use http_body_util::Empty;
     use hyper::service::service_fn;
     use hyper_util::rt::{TokioExecutor, TokioIo};
+    use landfall_model::Uid;
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
+    use tokio::sync::watch;
 
     use super::*;
+    use crate::budget::{Account, Budget};
+
+    const WITHIN: Duration = Duration::from_secs(20);
+
+    /// SETTINGS without any.
+    const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
+
+    /// The type of a GOAWAY frame, and its length here.
+    const GO_AWAY: (u8, usize) = (7, 17);
 
     /// A member over HTTP/2, and how many connections it has.
-    async fn member() -> (SocketAddr, Arc<AtomicUsize>) {
+    async fn member() -> (SocketAddr, watch::Receiver<usize>) {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        let open = Arc::<AtomicUsize>::default();
-        let counted = open.clone();
+        let (counted, open) = watch::channel(0);
         tokio::spawn(async move {
             while let Ok((stream, _)) = socket.accept().await {
-                let open = counted.clone();
-                open.fetch_add(1, Ordering::Relaxed);
+                let counted = counted.clone();
+                counted.send_modify(|open| *open += 1);
                 tokio::spawn(async move {
                     let none = |_| async {
                         Ok::<_, Infallible>(http::Response::new(Empty::<bytes::Bytes>::new()))
@@ -362,31 +387,82 @@ mod tests {
                     let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
                         .serve_connection(TokioIo::new(stream), service_fn(none))
                         .await;
-                    open.fetch_sub(1, Ordering::Relaxed);
+                    counted.send_modify(|open| *open -= 1);
                 });
             }
         });
         (address, open)
     }
 
+    async fn closed(open: &mut watch::Receiver<usize>) {
+        let closed = open.wait_for(|&open| open == 0);
+        closed.await.expect("the member goes on");
+    }
+
+    fn account() -> (Arc<Budget>, Arc<Account>) {
+        let budget = Budget::new(256, 16);
+        let account = budget.account(&Uid::new("uid"), "shop");
+        (budget, account)
+    }
+
     #[tokio::test]
     async fn a_connection_on_the_place_of_its_client_serves_no_other_and_ends_with_the_request() {
-        let (member, open) = member().await;
+        let (member, mut open) = member().await;
         let (links, inbound) = (Links::default(), Inbound::direct(member, member));
-        let within = Duration::from_secs(20);
-        let get = || links.get(member, within, None, None, &inbound, || Ok(None));
+        let get = || links.get(member, WITHIN, None, None, &inbound, || Ok(None));
         let both = tokio::join!(get(), get());
         let (first, second) = (both.0.unwrap(), both.1.unwrap());
         let third = get().await.unwrap();
-        assert_eq!(open.load(Ordering::Relaxed), 3);
+        assert_eq!(*open.borrow(), 3);
         drop((first, second, third));
-        let closed = async {
-            while open.load(Ordering::Relaxed) > 0 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
+        let closed = tokio::time::timeout(WITHIN, closed(&mut open));
+        closed.await.expect("they close");
+    }
+
+    #[tokio::test]
+    async fn a_connection_holds_its_descriptor_until_its_socket_is_closed() {
+        let (member, mut open) = member().await;
+        let (links, inbound) = (Links::default(), Inbound::direct(member, member));
+        let (budget, account) = account();
+        let hold = || Ok(account.extra(None).ok());
+        let get = links.get(member, WITHIN, None, None, &inbound, hold);
+        let link = get.await.unwrap();
+        tokio::time::pause();
+        // As long as something may be sent, it does not end in order.
+        let sender = link.sender();
+        drop(link);
+        links.clear();
+        assert_eq!(budget.pressure().used, 1);
+        closed(&mut open).await;
+        assert_eq!(budget.pressure().used, 0);
+        drop(sender);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_that_makes_room_is_closed_at_once_and_in_order() {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = socket.local_addr().unwrap();
+        let (links, inbound) = (Links::default(), Inbound::direct(member, member));
+        let (budget, account) = account();
+        let hold = || Ok(account.extra(None).ok());
+        let get = links.get(member, WITHIN, None, None, &inbound, hold);
+        let accept = async {
+            let (mut far, _) = socket.accept().await.unwrap();
+            far.write_all(SETTINGS).await.unwrap();
+            far.into_std().unwrap()
         };
-        tokio::time::timeout(within, closed)
-            .await
-            .expect("they close");
+        let (link, mut far) = tokio::join!(get, accept);
+        let link = link.unwrap();
+        assert!(!links.close_idle());
+        drop(link);
+        assert_eq!(budget.pressure().used, 1);
+        // Nothing else has its turn meanwhile.
+        assert!(links.close_idle());
+        assert_eq!(budget.pressure().used, 0);
+        let mut sent = Vec::new();
+        far.read_to_end(&mut sent).expect("it is closed");
+        let last = sent.len() - GO_AWAY.1;
+        assert_eq!(sent[last + 3], GO_AWAY.0);
+        assert!(!links.close_idle());
     }
 }

@@ -10,7 +10,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::http::share::ReadShare;
-use crate::tls::MemberStream;
 
 /// Bytes that are read in a row. In frames of a byte, which take some 300 in the library, those are
 /// 2 MiB there.
@@ -18,8 +17,8 @@ const SHARE: usize = 64 * 1024;
 
 /// The connection, and what was read of it.
 #[derive(Debug)]
-pub(super) struct Wire {
-    stream: MemberStream,
+pub(super) struct Wire<S> {
+    stream: S,
     share: ReadShare,
     last: LastRead,
 }
@@ -42,8 +41,8 @@ impl LastRead {
 
 // === impl Wire ===
 
-impl Wire {
-    pub(super) fn new(stream: MemberStream) -> Self {
+impl<S> Wire<S> {
+    pub(super) fn new(stream: S) -> Self {
         Self {
             stream,
             share: ReadShare::new(SHARE),
@@ -57,7 +56,7 @@ impl Wire {
     }
 }
 
-impl AsyncRead for Wire {
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -76,7 +75,7 @@ impl AsyncRead for Wire {
     }
 }
 
-impl AsyncWrite for Wire {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
