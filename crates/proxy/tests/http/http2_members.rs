@@ -8,11 +8,19 @@ use http_body_util::BodyExt;
 use hyper::body::Frame;
 use landfall_model::listener::{Http, Listener, Mode, ProxyProtocol};
 use landfall_proxy::counters::Refusal;
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::scene::http2::{Http2Client, Http2Server, frames, get, nothing, post, text, whole};
-use crate::scene::member::Puppet;
-use crate::scene::{Scene, closed_address, until};
+use crate::scene::member::{Conversation, Puppet};
+use crate::scene::{Scene, Server, TIMEOUT, closed_address, until};
+
+const HEADERS: u8 = 1;
+
+/// `:status: 204`, as HPACK writes it.
+const NO_CONTENT: u8 = 0x89;
 
 fn http2(listener: &mut Listener) {
     listener.mode = Mode::Http(Http {
@@ -338,6 +346,100 @@ async fn requests_beyond_the_bound_of_connections_are_refused_and_counted() {
     assert_eq!(scene.state.pool().status()[0].totals.connect_failures, 0);
 }
 
+/// SETTINGS that allow so many requests at once.
+fn settings(allowed: u8) -> Vec<u8> {
+    let head = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0];
+    [&head[..], &[allowed]].concat()
+}
+
+/// Serves a connection: takes no further request with each answer, until it is to do so `again`.
+async fn serve_one_each(mut conversation: Conversation, mut again: watch::Receiver<bool>) {
+    conversation.send(settings(100)).await;
+    let mut preface = [0; 24];
+    let mut read = conversation
+        .client()
+        .stream()
+        .read_exact(&mut preface)
+        .await;
+    while read.is_ok() {
+        let shuts = !*again.borrow_and_update();
+        tokio::select! {
+            _ = conversation.client().stream().peek(&mut preface[..1]) => {}
+            _ = again.changed() => {
+                conversation.send(settings(100)).await;
+                continue;
+            }
+        }
+        let stream = conversation.client().stream();
+        let mut head = [0; 9];
+        read = stream.read_exact(&mut head).await;
+        let mut payload = vec![0; usize::from(head[2])];
+        if read.is_ok() {
+            read = stream.read_exact(&mut payload).await;
+        }
+        if read.is_ok() && head[3] == HEADERS {
+            let before = if shuts { settings(0) } else { Vec::new() };
+            let answer = [0, 0, 1, HEADERS, 0b101, 0, 0, 0, head[8], NO_CONTENT];
+            conversation.send([&before[..], &answer].concat()).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_takes_no_requests_gets_few_connections_and_its_clients_an_answer_at_once() {
+    let member = Server::start(|mut conversation| async move {
+        conversation.send(settings(0)).await;
+        std::future::pending().await
+    })
+    .await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let client = Http2Client::connect(scene.address).await;
+    for asked in 1..=20 {
+        let (old, new) = (scene.get("/").await, client.ask(get("/")).await);
+        assert_eq!((old.status, new.status), (503, 503));
+        assert_eq!(new.field("retry-after"), Some("5"));
+        let refused = scene.state.counters().totals().refused(Refusal::Limit);
+        assert_eq!(refused, 2 * asked);
+    }
+    assert_eq!(member.connections(), 4);
+    // It is no failure of the member.
+    assert_eq!(scene.state.pool().status()[0].totals.connect_failures, 0);
+}
+
+#[tokio::test]
+async fn a_member_that_stops_taking_requests_gets_few_connections_until_it_takes_them_again() {
+    let (go, again) = watch::channel(false);
+    let member = Server::start(move |conversation| serve_one_each(conversation, again.clone()));
+    let member = member.await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut came = Vec::new();
+    for _ in 0..20 {
+        came.push(scene.get("/").await.status);
+    }
+    assert_eq!(came, [&[204; 4][..], &[503; 16]].concat());
+    go.send(true).unwrap();
+    let served = async { while scene.get("/").await.status != 204 {} };
+    timeout(TIMEOUT, served).await.expect("it is used again");
+    assert_eq!(member.connections(), 4);
+}
+
+#[tokio::test]
+async fn a_request_that_one_member_does_not_take_goes_to_another() {
+    let shut = Server::start(|mut conversation| async move {
+        conversation.send(settings(0)).await;
+        std::future::pending().await
+    })
+    .await;
+    let member = Http2Server::echo("other").await;
+    let scene = Scene::start_with(&[shut.address, member.address], http2).await;
+    let client = Http2Client::connect(scene.address).await;
+    for _ in 0..10 {
+        let answer = client.ask(post("/", text("body"))).await;
+        assert!(answer.text().ends_with("\n\nbody"), "{}", answer.text());
+        assert_eq!(scene.get("/").await.field("x-member"), Some("other"));
+    }
+}
+
 #[tokio::test]
 async fn failures_of_members_are_reported_to_clients_of_both_kinds() {
     let scene = Scene::start_with(&[closed_address()], http2).await;
@@ -371,7 +473,7 @@ async fn failures_of_members_are_reported_to_clients_of_both_kinds() {
     );
 
     // Speaks HTTP/1, to the great surprise of both.
-    let wrong = crate::scene::Server::echo("old").await;
+    let wrong = Server::echo("old").await;
     let scene = Scene::start_with(&[wrong.address], http2).await;
     assert_eq!(scene.get("/").await.status, 502);
 }

@@ -37,6 +37,10 @@ const FRAME_BUDGET: usize = usize::MAX / 2;
 /// of any that it has forgotten for the member's error, and ends the connection for a thousand.
 const RESET_STREAMS: usize = 4096;
 
+/// What stands for the number of requests that a member takes before it has said it: none says this,
+/// as the setting has 32 bits, and one that sets no limit takes one more.
+const UNSAID: usize = usize::MAX - 1;
+
 /// A connection that carries requests and was silent for this long is asked for a sign of life, so
 /// that a member that vanished does not hold them until their own timeouts.
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -81,8 +85,8 @@ pub(super) async fn open<S: Stream>(
     let (sender, mut connection) = Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        // No request goes out before the member has said how many it takes.
-        .initial_max_send_streams(0)
+        // No request gets the connection before the member has said how many it takes.
+        .initial_max_send_streams(UNSAID)
         .max_send_buffer_size(SEND_BUFFER)
         .max_header_list_size(crate::http::MAX_HEAD as u32)
         .data_frame_budget(FRAME_BUDGET)
@@ -96,7 +100,7 @@ pub(super) async fn open<S: Stream>(
         match (connection.max_concurrent_send_streams(), ended) {
             (_, Poll::Ready(Err(error))) => Poll::Ready(Err(io::Error::other(error))),
             (_, Poll::Ready(Ok(()))) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-            (0, Poll::Pending) => Poll::Pending,
+            (UNSAID, Poll::Pending) => Poll::Pending,
             (places, Poll::Pending) => Poll::Ready(Ok(places)),
         }
     });

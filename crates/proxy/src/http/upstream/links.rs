@@ -27,6 +27,10 @@ use crate::tls::{Inside, MemberStream, TowardMembers};
 /// Connections to one member. A bound on descriptors, not a target.
 const MAX_LINKS: usize = 256;
 
+/// Connections to one member that take no requests at present (SETTINGS_MAX_CONCURRENT_STREAMS of
+/// 0). More would be opened for nothing; a few may be ending while others serve.
+const MAX_SHUT: usize = 4;
+
 /// Connections by member.
 #[derive(Debug, Default)]
 pub(in crate::http) struct Links {
@@ -45,7 +49,7 @@ pub(in crate::http) struct Link {
 pub(in crate::http) enum NoLink {
     /// The member could not be reached.
     Failed(io::Error),
-    /// There are as many as there may be, and all are in use.
+    /// There are as many as there may be, and all are in use, or the member takes no requests.
     Full,
     /// The Service has its share of descriptors.
     Share,
@@ -84,8 +88,9 @@ struct Place(Arc<Cell>);
 
 impl Links {
     /// A place on a connection to a member, which is made now if none has a free place.
-    /// However many ask at the same time, no more are made than are needed. `hold` is asked for the
-    /// descriptor of a new one, and may name that of the client instead.
+    /// However many ask at the same time, no more are made than are needed, and each makes one at
+    /// most. `hold` is asked for the descriptor of a new one, and may name that of the client
+    /// instead.
     pub(in crate::http) async fn get(
         &self,
         member: SocketAddr,
@@ -110,8 +115,13 @@ impl Links {
             };
             // One that waits for another's try must not then wait for as many as there are.
             match timeout_at(deadline, cell.opened.get_or_try_init(connect)).await {
-                // The member may allow fewer requests than wait for the connection by now.
-                Ok(Ok(_)) if !place.fits() => {}
+                // The request that made it makes no other.
+                Ok(Ok(_)) if is_mine.load(Ordering::Relaxed) && cell.is_shut() => {
+                    return Err(NoLink::Full);
+                }
+                // The member may allow fewer requests than wait for the connection by now. The one
+                // that made it stays, and others leave.
+                Ok(Ok(_)) if !is_mine.load(Ordering::Relaxed) && !place.fits() => {}
                 // One that waited for the client of another.
                 Ok(Ok(it)) if it.alone && !is_mine.load(Ordering::Relaxed) => {}
                 Ok(Ok(connection)) => match connection.takes_requests() {
@@ -176,7 +186,8 @@ impl Links {
         {
             return Some(place);
         }
-        if cells.len() >= MAX_LINKS {
+        let shut = cells.iter().filter(|it| it.is_by(tls) && it.is_shut());
+        if cells.len() >= MAX_LINKS || shut.count() >= MAX_SHUT {
             return None;
         }
         let cell = Arc::new(Cell::new(tls.cloned()));
@@ -290,6 +301,11 @@ impl Cell {
             .store(places.min(MAX_REQUESTS), Ordering::Relaxed);
     }
 
+    /// Whether the member takes no requests on the connection at present.
+    fn is_shut(&self) -> bool {
+        self.opened.get().is_some() && self.places.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether the connection has ended, or its making has failed.
     fn is_over(&self) -> bool {
         match self.opened.get() {
@@ -359,6 +375,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use tokio::sync::watch;
+    use tokio::task::JoinSet;
 
     use super::*;
     use crate::budget::{Account, Budget};
@@ -371,8 +388,8 @@ mod tests {
     /// The type of a GOAWAY frame, and its length here.
     const GO_AWAY: (u8, usize) = (7, 17);
 
-    /// A member over HTTP/2, and how many connections it has.
-    async fn member() -> (SocketAddr, watch::Receiver<usize>) {
+    /// A member over HTTP/2 that takes so many requests at once, and how many connections it has.
+    async fn member(allowed: u32) -> (SocketAddr, watch::Receiver<usize>) {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let (counted, open) = watch::channel(0);
@@ -385,6 +402,7 @@ mod tests {
                         Ok::<_, Infallible>(http::Response::new(Empty::<bytes::Bytes>::new()))
                     };
                     let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                        .max_concurrent_streams(allowed)
                         .serve_connection(TokioIo::new(stream), service_fn(none))
                         .await;
                     counted.send_modify(|open| *open -= 1);
@@ -407,7 +425,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_on_the_place_of_its_client_serves_no_other_and_ends_with_the_request() {
-        let (member, mut open) = member().await;
+        let (member, mut open) = member(100).await;
         let (links, inbound) = (Links::default(), Inbound::direct(member, member));
         let get = || links.get(member, WITHIN, None, None, &inbound, || Ok(None));
         let both = tokio::join!(get(), get());
@@ -421,7 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_holds_its_descriptor_until_its_socket_is_closed() {
-        let (member, mut open) = member().await;
+        let (member, mut open) = member(100).await;
         let (links, inbound) = (Links::default(), Inbound::direct(member, member));
         let (budget, account) = account();
         let hold = || Ok(account.extra(None).ok());
@@ -464,5 +482,29 @@ mod tests {
         let last = sent.len() - GO_AWAY.1;
         assert_eq!(sent[last + 3], GO_AWAY.0);
         assert!(!links.close_idle());
+    }
+
+    #[tokio::test]
+    async fn no_request_makes_more_than_one_connection() {
+        const REQUESTS: usize = 20;
+        let (member, open) = member(1).await;
+        let (links, inbound) = (Arc::<Links>::default(), Inbound::direct(member, member));
+        let (_budget, account) = account();
+        let mut asking = JoinSet::new();
+        for _ in 0..REQUESTS {
+            let (links, account) = (links.clone(), account.clone());
+            asking.spawn(async move {
+                let made = AtomicUsize::new(0);
+                let hold = || {
+                    made.fetch_add(1, Ordering::Relaxed);
+                    Ok(account.extra(None).ok())
+                };
+                let link = links.get(member, WITHIN, None, None, &inbound, hold).await;
+                (link.unwrap(), made.into_inner())
+            });
+        }
+        let all = asking.join_all().await;
+        assert!(all.iter().all(|&(_, made)| made <= 1));
+        assert_eq!(*open.borrow(), REQUESTS);
     }
 }
