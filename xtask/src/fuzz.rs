@@ -12,13 +12,13 @@ use crate::stage::Stages;
 /// Help of `fuzz`.
 pub const HELP: &str = "\
 Targets: http1-requests, http1-responses, chunked-bodies, http1-connections, http2-frames,
-proxy-headers, tls-hellos, manifests, arp-ndp-frames, bfd-packets, bgp-messages, bgp-sessions,
-membership-datagrams, membership-packets. Each runs in a process of its own, whose memory must not
-grow. `cargo test` runs the first 3,000 cases of each. A case that fails is printed; repeat it with
---target, --seed and --first, and --cases 1.";
+http2-members, proxy-headers, tls-hellos, manifests, arp-ndp-frames, bfd-packets, bgp-messages,
+bgp-sessions, membership-datagrams, membership-packets. Each runs in a process of its own, whose
+memory must not grow. `cargo test` runs the first 3,000 cases of each. A case that fails is printed;
+repeat it with --target, --seed and --first, and --cases 1.";
 
 /// Each target, the crate that has it, and the test that it is.
-const TARGETS: [(&str, &str, &str); 14] = [
+const TARGETS: [(&str, &str, &str); 15] = [
     ("http1-requests", "proxy", "http::fuzz::fuzz_http1_requests"),
     (
         "http1-responses",
@@ -32,6 +32,11 @@ const TARGETS: [(&str, &str, &str); 14] = [
         "http::fuzz::fuzz_http1_connections",
     ),
     ("http2-frames", "proxy", "http::fuzz::fuzz_http2_frames"),
+    (
+        "http2-members",
+        "proxy",
+        "http::upstream::fuzz::fuzz_http2_members",
+    ),
     (
         "proxy-headers",
         "proxy",

@@ -3,6 +3,8 @@
 //! PROXY header, because such a connection carries requests of that client alone.
 
 mod driver;
+#[cfg(test)]
+mod fuzz;
 mod links;
 mod wire;
 

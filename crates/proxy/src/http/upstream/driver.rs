@@ -37,8 +37,8 @@ const FRAME_BUDGET: usize = usize::MAX / 2;
 /// of any that it has forgotten for the member's error, and ends the connection for a thousand.
 const RESET_STREAMS: usize = 4096;
 
-/// What stands for the number of requests that a member takes before it has said it: none says this,
-/// as the setting has 32 bits, and one that sets no limit takes one more.
+/// Stands for the number of requests that a member takes before it has said it. No setting does:
+/// it has 32 bits, and without it another number stands for no limit.
 const UNSAID: usize = usize::MAX - 1;
 
 /// A connection that carries requests and was silent for this long is asked for a sign of life, so

@@ -204,6 +204,14 @@ impl Links {
 // === impl Link ===
 
 impl Link {
+    /// A place on a connection that is in no list.
+    #[cfg(test)]
+    pub(super) fn by(sender: SendRequest<TrackedBytes>) -> Self {
+        let place = Place(Arc::new(Cell::new(None)));
+        place.0.taken.store(1, Ordering::Relaxed);
+        Self { sender, place }
+    }
+
     /// What sends requests.
     pub(in crate::http) fn sender(&self) -> SendRequest<TrackedBytes> {
         self.sender.clone()
