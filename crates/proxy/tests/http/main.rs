@@ -14,6 +14,7 @@ mod forwarding;
 mod framing;
 mod http2;
 mod http2_flow;
+mod http2_hostile;
 mod http2_members;
 mod http2_raw;
 mod http2_stalled;
