@@ -20,10 +20,14 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::http2_flow::{beginning, frame, get, next};
 use crate::scene::http2::{Http2Client, Http2Server, TestBody, frames, post, text, whole};
-use crate::scene::{Client, Scene, until};
+use crate::scene::{Client, Scene, Server, until};
 
 const DATA: u8 = 0;
+const HEADERS: u8 = 1;
 const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GO_AWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 
 /// A body in frames of these lengths, which are counted, and end with the last of them.
@@ -415,4 +419,39 @@ async fn a_request_over_http_1_that_breaks_off_after_its_response_does_not_look_
         .await;
     assert_eq!(client.response().await.status, 200);
     assert_eq!(end(&mut ends).await, Err(Some(Reason::CANCEL)));
+}
+
+/// How a client's connection ended with an upload in frames of this length that its member does not
+/// take: by the reason of a GOAWAY, or not at all.
+async fn uploads(length: usize) -> Option<u8> {
+    let member = Server::start(|mut conversation| async move {
+        // The window of a stream is none.
+        let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+        conversation.send(settings).await;
+        std::future::pending().await
+    })
+    .await;
+    let scene = Scene::start_with(&[member.address], http2).await;
+    let mut client = scene.client().await;
+    let post = frame(HEADERS, 0x4, 1, &[0x83, 0x84, 0x86, 0x41, 0x01, b'a']);
+    client
+        .send([beginning(65_535), post, get(3)].concat())
+        .await;
+    let piece = frame(DATA, 0, 1, &vec![b'x'; length]);
+    client.try_send(piece.repeat(60_000 / length)).await;
+    client.try_send(frame(PING, 0, 0, &[0; 8])).await;
+    loop {
+        match next(&mut client).await {
+            (GO_AWAY, _, payload) => return Some(payload[7]),
+            (PING, ..) => return None,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn small_frames_of_an_upload_that_its_member_does_not_take_end_its_clients_connection() {
+    const ENHANCE_YOUR_CALM: u8 = 11;
+    assert_eq!(uploads(20).await, Some(ENHANCE_YOUR_CALM));
+    assert_eq!(uploads(300).await, None);
 }
