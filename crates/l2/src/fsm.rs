@@ -18,6 +18,7 @@
 //! is announced on the others. A host keeps the address on its interface alone, and it is in
 //! conflict once that is so on all.
 
+mod correction;
 mod entry;
 mod wire;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
+use super::correction::Correction;
 use super::{Announcement, Conflict, Event, Settings, Start, State};
 use crate::mac::MacAddress;
 
@@ -24,10 +25,7 @@ pub struct Entry {
     late: BTreeMap<u32, Late>,
     was_announced: bool,
     defended: Option<Instant>,
-    /// When it is announced again, because a node that announced it may have stopped by then.
-    correction: Option<Instant>,
-    /// How often that happened in a row.
-    corrections: u32,
+    correction: Correction,
     reported: Option<Instant>,
     /// The host whose refusal was reported.
     refused_by: Option<MacAddress>,
@@ -114,8 +112,7 @@ impl Entry {
             late: BTreeMap::new(),
             was_announced: false,
             defended: None,
-            correction: None,
-            corrections: 0,
+            correction: Correction::NONE,
             reported: None,
             refused_by: None,
             refusals: 0,
@@ -141,7 +138,7 @@ impl Entry {
     /// When it does something next.
     pub fn due(&self) -> Option<Instant> {
         let late = self.late.values().map(|it| it.at);
-        late.chain(self.next).chain(self.correction).min()
+        late.chain(self.next).chain(self.correction.due()).min()
     }
 
     /// The interfaces on which it is, or will be first.
@@ -228,9 +225,10 @@ impl Entry {
     /// Does what is due.
     pub fn expire(&mut self, now: Instant, settings: &Settings, spread: u8) -> Action {
         if self.next.is_none_or(|at| at > now) {
-            return match self.correction {
-                Some(at) if at <= now => self.correct(),
-                _ => self.ask_late(now, settings),
+            return if self.correction.take(now) {
+                self.correct()
+            } else {
+                self.ask_late(now, settings)
             };
         }
         match &mut self.phase {
@@ -279,8 +277,7 @@ impl Entry {
     }
 
     /// Announces once more what another node announced meanwhile.
-    fn correct(&mut self) -> Action {
-        self.correction = None;
+    fn correct(&self) -> Action {
         if !matches!(self.phase, Phase::Announcing { .. }) {
             return Action::Nothing;
         }
@@ -369,9 +366,7 @@ impl Entry {
             }
             Phase::Announcing { .. } => {
                 let before = self.conflict.replace(conflict);
-                if was_peer {
-                    self.plan_correction(now, before, settings);
-                }
+                self.correction.plan(was_peer, now, before, settings);
                 let goes_on = before.is_some_and(|it| {
                     it.mac == conflict.mac && now < it.last + settings.conflict_retry
                 });
@@ -391,23 +386,6 @@ impl Entry {
                 Reaction { event, defends }
             }
         }
-    }
-
-    /// Plans to announce the address again after a node announced it, too: hosts send there, also
-    /// after it has stopped. Not before this node would know that the address moves, and ever later
-    /// while both announce it: each time connections may break.
-    fn plan_correction(&mut self, now: Instant, before: Option<Conflict>, settings: &Settings) {
-        if self.correction.is_some() {
-            return;
-        }
-        let longest = settings.conflict_retry;
-        if before.is_none_or(|it| now >= it.last + 4 * longest) {
-            self.corrections = 0;
-        }
-        let doubled = 2_u32.saturating_pow(self.corrections.saturating_add(1));
-        let wait = settings.round_interval.saturating_mul(doubled);
-        self.correction = Some(now + wait.min(longest));
-        self.corrections = self.corrections.saturating_add(1);
     }
 
     /// A host claims the address on a late interface and keeps it there. Returns what is reported:
