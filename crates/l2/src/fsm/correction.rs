@@ -1,33 +1,57 @@
-//! When an address is announced again because another node announced it, too.
+//! What is done after another node announced an address, too: once it has stopped, the address is
+//! announced again, because hosts still send there.
 
 use std::time::Instant;
 
 use super::{Conflict, Settings};
 
-/// The next such announcement, and how many there were in a row.
+/// When that is checked next, and how often it was in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Correction {
     at: Option<Instant>,
+    /// The other node was asked, and has until then to answer.
+    is_asking: bool,
     count: u32,
 }
 
-impl Correction {
-    /// None is due.
-    pub const NONE: Self = Self { at: None, count: 0 };
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Ask whether another node still has the address. That moves no host.
+    Ask,
+    /// None has: announce it.
+    Announce,
+}
 
-    /// When it is due.
+// === impl Correction ===
+
+impl Correction {
+    /// No other node announced the address.
+    pub const NONE: Self = Self {
+        at: None,
+        is_asking: false,
+        count: 0,
+    };
+
+    /// When something is due.
     pub const fn due(&self) -> Option<Instant> {
         self.at
     }
 
-    /// Returns whether it is due, and takes it for done.
-    pub fn take(&mut self, now: Instant) -> bool {
-        self.at.take_if(|at| *at <= now).is_some()
+    /// Returns what is due by now.
+    pub fn take(&mut self, now: Instant, settings: &Settings) -> Option<Due> {
+        self.at.take_if(|at| *at <= now)?;
+        if std::mem::take(&mut self.is_asking) {
+            return Some(Due::Announce);
+        }
+        self.is_asking = true;
+        self.at = Some(now + 2 * settings.probe_interval);
+        Some(Due::Ask)
     }
 
-    /// Plans one if it was another node that announced the address, after the conflict `before`:
-    /// hosts send there, also when it has stopped. It comes not before this node would know that
-    /// the address moves, and ever later while both announce it: each time connections may break.
+    /// Plans to ask, if it was another node that announced the address, after the conflict
+    /// `before`: not before this node would know that the address moves, and ever later while both
+    /// announce it.
     pub fn plan(
         &mut self,
         is_by_node: bool,
@@ -35,16 +59,18 @@ impl Correction {
         before: Option<Conflict>,
         settings: &Settings,
     ) {
-        if !is_by_node || self.at.is_some() {
+        if !is_by_node || self.at.is_some() && !self.is_asking {
             return;
         }
-        let longest = settings.conflict_retry;
+        // An answer after half of the time still belongs to the dispute that is reported.
+        let longest = settings.conflict_retry / 2;
         if before.is_none_or(|it| now >= it.last + 4 * longest) {
             self.count = 0;
         }
         let doubled = 2_u32.saturating_pow(self.count.saturating_add(1));
         let wait = settings.round_interval.saturating_mul(doubled);
         self.at = Some(now + wait.min(longest));
+        self.is_asking = false;
         self.count = self.count.saturating_add(1);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use super::correction::Correction;
+use super::correction::{Correction, Due};
 use super::{Announcement, Conflict, Event, Settings, Start, State};
 use crate::mac::MacAddress;
 
@@ -225,10 +225,9 @@ impl Entry {
     /// Does what is due.
     pub fn expire(&mut self, now: Instant, settings: &Settings, spread: u8) -> Action {
         if self.next.is_none_or(|at| at > now) {
-            return if self.correction.take(now) {
-                self.correct()
-            } else {
-                self.ask_late(now, settings)
+            return match self.correction.take(now, settings) {
+                Some(due) => self.correct(due),
+                None => self.ask_late(now, settings),
             };
         }
         match &mut self.phase {
@@ -276,14 +275,16 @@ impl Entry {
         }
     }
 
-    /// Announces once more what another node announced meanwhile.
-    fn correct(&self) -> Action {
-        if !matches!(self.phase, Phase::Announcing { .. }) {
-            return Action::Nothing;
-        }
-        Action::Announce {
-            is_first: false,
-            on: self.interfaces().collect(),
+    /// Announces once more what another node announced meanwhile, if that has stopped.
+    fn correct(&self, due: Due) -> Action {
+        let on = self.interfaces().collect();
+        match (self.phase, due) {
+            (Phase::Announcing { .. }, Due::Ask) => Action::Probe(on),
+            (Phase::Announcing { .. }, Due::Announce) => Action::Announce {
+                is_first: false,
+                on,
+            },
+            _ => Action::Nothing,
         }
     }
 
