@@ -19,15 +19,16 @@ pub fn check(nodes: u8) -> anyhow::Result<()> {
 
 /// Returns why so many nodes have no room. `limit`: what the kernel says.
 fn refusal(nodes: u8, limit: &str) -> Option<String> {
-    let needed = u32::from(nodes) * u32::from(nodes);
+    // Each has the others, the API server's end and the client, and both ends have each.
+    let needed = u32::from(nodes) * (u32::from(nodes) + 2) + 64;
     if limit.parse().is_ok_and(|limit: u32| limit >= needed) {
         return None;
     }
     let set = |number: u8| format!("net.ipv4.neigh.default.gc_thresh{number}={needed}");
     Some(format!(
-        "{nodes} nodes may have {needed} neighbours, and the kernel keeps {limit:?} for all network \
-         namespaces together: measure fewer with --members, or raise the limit with\n  sysctl -w {} \
-         {} {}\nand set it back to what `sysctl net.ipv4.neigh.default` said before",
+        "{nodes} nodes may have {needed} neighbours, and the kernel keeps {limit:?} for all \
+         network namespaces together: measure fewer with --members, or raise the limit with\n  \
+         sysctl -w {} {} {}\nand set it back to what `sysctl net.ipv4.neigh.default` said before",
         set(1),
         set(2),
         set(3)
@@ -40,9 +41,9 @@ mod tests {
 
     #[test]
     fn as_many_nodes_as_the_kernel_keeps_neighbours_for_are_measured() {
-        assert_eq!(refusal(32, "1024"), None);
-        let reason = refusal(33, "1024").unwrap();
-        assert!(reason.contains("gc_thresh3=1089"), "{reason}");
+        assert_eq!(refusal(30, "1024"), None);
+        let reason = refusal(31, "1024").unwrap();
+        assert!(reason.contains("gc_thresh3=1087"), "{reason}");
         assert!(refusal(3, "many").is_some());
     }
 }
