@@ -18,7 +18,11 @@ pub(crate) async fn give_back(cancel: CancellationToken) {
         .is_some()
     {
         landfall_sys::memory::give_back();
-        if let Err(error) = landfall_sys::memory::give_back_program() {
+        // Only those of the start: what is used later is rarely used for the last time, and reading
+        // it again from a disk may fail.
+        if pause < EVERY
+            && let Err(error) = landfall_sys::memory::give_back_program()
+        {
             debug!(%error, "pages of the program stay in memory");
         }
         pause = (pause * 2).min(EVERY);
