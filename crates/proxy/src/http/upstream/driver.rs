@@ -155,13 +155,15 @@ impl<S: Stream> Drop for Driver<S> {
 // === impl Open ===
 
 impl<S: Stream> Open<S> {
-    /// Closes the connection and gives back its descriptor. The member gets a GOAWAY, if there is
-    /// room for that.
-    pub(super) fn close(&self) {
-        if let Some(mut held) = self.take() {
-            let mut context = Context::from_waker(Waker::noop());
-            let _ = Pin::new(&mut held.connection).poll(&mut context);
-        }
+    /// Closes the connection and gives back its descriptor, if it had not ended. The member gets a
+    /// GOAWAY, if there is room for that. Returns whether it is closed by this call.
+    pub(super) fn close(&self) -> bool {
+        let Some(mut held) = self.take() else {
+            return false;
+        };
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut held.connection).poll(&mut context);
+        true
     }
 
     /// Ready when it has ended, or was closed.

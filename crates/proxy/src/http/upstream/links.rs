@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -84,6 +84,10 @@ struct Connection {
 #[derive(Debug)]
 struct Place(Arc<Cell>);
 
+/// The connection of a cell while it is run. Dropped, also by a panic, it is over.
+#[derive(Debug)]
+struct Runs(Weak<Cell>);
+
 // === impl Links ===
 
 impl Links {
@@ -153,18 +157,18 @@ impl Links {
     /// Closes connections that carry nothing at present, so that their descriptors are free now.
     /// Returns whether there were any.
     pub(in crate::http) fn close_idle(&self) -> bool {
+        let is_idle = |cell: &mut Arc<Cell>| cell.taken.load(Ordering::Relaxed) == 0;
+        let idle: Vec<Arc<Cell>> = self
+            .lists()
+            .values_mut()
+            .flat_map(|cells| cells.extract_if(.., is_idle))
+            .collect();
         let mut closed = false;
-        for cells in self.lists().values_mut() {
-            let idle = |cell: &mut Arc<Cell>| cell.taken.load(Ordering::Relaxed) == 0;
-            for cell in cells.extract_if(.., idle) {
-                let open = cell.opened.get().map(|connection| connection.open.clone());
-                // What sends requests must be gone before the connection can end in order.
-                drop(cell);
-                if let Some(open) = open {
-                    open.close();
-                    closed = true;
-                }
-            }
+        for cell in idle {
+            let open = cell.opened.get().map(|connection| connection.open.clone());
+            // What sends requests must be gone before the connection can end in order.
+            drop(cell);
+            closed |= open.is_some_and(|open| open.close());
         }
         closed
     }
@@ -198,6 +202,16 @@ impl Links {
     fn lists(&self) -> MutexGuard<'_, HashMap<SocketAddr, Vec<Arc<Cell>>>> {
         // Each operation leaves the map valid at every step.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Runs ===
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        if let Some(cell) = self.0.upgrade() {
+            cell.over.store(true, Ordering::Relaxed);
+        }
     }
 }
 
@@ -265,7 +279,7 @@ impl Cell {
         let open = driver.connection();
         let closing = CancellationToken::new();
         let closes = closing.clone();
-        let (of, busy) = (Arc::downgrade(self), Arc::downgrade(self));
+        let (of, runs) = (Arc::downgrade(self), Runs(Arc::downgrade(self)));
         tokio::spawn(async move {
             let takes = |places| {
                 if let Some(cell) = of.upgrade() {
@@ -273,14 +287,11 @@ impl Cell {
                 }
             };
             let is_busy = || {
-                let cell = busy.upgrade();
+                let cell = runs.0.upgrade();
                 cell.is_some_and(|cell| cell.taken.load(Ordering::Relaxed) > 0)
             };
             if let Err(error) = driver.run(closes, takes, is_busy).await {
                 tracing::debug!(%member, %error, "HTTP/2 connection to a member ended");
-            }
-            if let Some(cell) = busy.upgrade() {
-                cell.over.store(true, Ordering::Relaxed);
             }
         });
         Ok(Connection {
@@ -490,6 +501,43 @@ mod tests {
         let last = sent.len() - GO_AWAY.1;
         assert_eq!(sent[last + 3], GO_AWAY.0);
         assert!(!links.close_idle());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_ended_by_itself_makes_no_room() {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = socket.local_addr().unwrap();
+        let (links, inbound) = (Links::default(), Inbound::direct(member, member));
+        let (budget, account) = account();
+        let hold = || Ok(account.extra(None).ok());
+        let get = links.get(member, WITHIN, None, None, &inbound, hold);
+        let accept = async {
+            let (mut far, _) = socket.accept().await.unwrap();
+            far.write_all(SETTINGS).await.unwrap();
+            far
+        };
+        let (link, far) = tokio::join!(get, accept);
+        drop((link.unwrap(), far));
+        let ended = async {
+            while budget.pressure().used > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(WITHIN, ended);
+        ended.await.expect("it ends");
+        assert!(!links.close_idle());
+    }
+
+    #[test]
+    fn a_connection_whose_task_panics_is_over() {
+        let cell = Arc::new(Cell::new(None));
+        let runs = Runs(Arc::downgrade(&cell));
+        let task = std::thread::spawn(move || {
+            let _runs = runs;
+            panic!("the library does");
+        });
+        assert!(task.join().is_err());
+        assert!(cell.over.load(Ordering::Relaxed));
     }
 
     #[tokio::test]
