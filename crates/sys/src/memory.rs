@@ -39,8 +39,8 @@ pub fn give_back_program() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the mappings in `/proc/self/smaps` (proc_pid_smaps(5)) of the file that is mapped at an
-/// address, as far as they are private, not writable and as the file is.
+/// Returns the mappings in `/proc/self/smaps` of the file that is mapped at an address, as far as
+/// they are private, not writable and as the file is.
 fn unmodified(maps: &str, address: usize) -> Vec<std::ops::Range<usize>> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in maps.lines() {
