@@ -122,7 +122,7 @@ async fn hostile(flood: &Flood) -> Server {
                 }
             }
             conversation.send(&bytes).await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     })
     .await

@@ -389,7 +389,7 @@ async fn serve_one_each(mut conversation: Conversation, mut again: watch::Receiv
 async fn a_member_that_takes_no_requests_gets_few_connections_and_its_clients_an_answer_at_once() {
     let member = Server::start(|mut conversation| async move {
         conversation.send(settings(0)).await;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
     .await;
     let scene = Scene::start_with(&[member.address], http2).await;
@@ -427,7 +427,7 @@ async fn a_member_that_stops_taking_requests_gets_few_connections_until_it_takes
 async fn a_request_that_one_member_does_not_take_goes_to_another() {
     let shut = Server::start(|mut conversation| async move {
         conversation.send(settings(0)).await;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
     .await;
     let member = Http2Server::echo("other").await;

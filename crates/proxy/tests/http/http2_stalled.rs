@@ -428,7 +428,7 @@ async fn uploads(length: usize) -> Option<u8> {
         // The window of a stream is none.
         let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
         conversation.send(settings).await;
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
     .await;
     let scene = Scene::start_with(&[member.address], http2).await;

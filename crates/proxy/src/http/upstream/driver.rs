@@ -105,12 +105,12 @@ pub(super) async fn open<S: Stream>(
         }
     });
     let places = places.await?;
-    let held = Held {
+    let with_descriptor = Held {
         connection,
         _hold: hold,
     };
     let driver = Driver {
-        open: Open(Arc::new(Mutex::new(Some(held)))),
+        open: Open(Arc::new(Mutex::new(Some(with_descriptor)))),
         last_read,
     };
     Ok((sender, driver, places))

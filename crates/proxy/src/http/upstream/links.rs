@@ -27,8 +27,8 @@ use crate::tls::{Inside, MemberStream, TowardMembers};
 /// Connections to one member. A bound on descriptors, not a target.
 const MAX_LINKS: usize = 256;
 
-/// Connections to one member that take no requests at present (SETTINGS_MAX_CONCURRENT_STREAMS of
-/// 0). More would be opened for nothing; a few may be ending while others serve.
+/// Connections to one member that take no requests at present (a limit of 0 in its
+/// SETTINGS). More would be opened for nothing; a few may be ending while others serve.
 const MAX_SHUT: usize = 4;
 
 /// Connections by member.

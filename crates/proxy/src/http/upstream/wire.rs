@@ -19,7 +19,7 @@ const SHARE: usize = 64 * 1024;
 const HEAD: u8 = 9;
 const TYPE: u8 = 3;
 
-/// The type of PUSH_PROMISE.
+/// The type of a promised push.
 const PUSH_PROMISE: u8 = 5;
 
 /// The connection, and what was read of it.
@@ -132,8 +132,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
 // === impl Frames ===
 
 impl Frames {
-    /// Whether one of the frames that go on with these bytes is a PUSH_PROMISE. No member may send
-    /// one, which ends the connection (RFC 9113 section 8.4). The library resets the promised
+    /// Whether one of the frames that go on with these bytes promises a push. No member may do
+    /// so, which ends the connection (RFC 9113 section 8.4). The library resets the promised
     /// stream where that of the request was reset, and a debug build of it panics.
     fn promise_push(&mut self, mut bytes: &[u8]) -> bool {
         while let Some((&byte, rest)) = bytes.split_first() {
@@ -174,7 +174,7 @@ mod tests {
         let others = [
             frame(0, &[PUSH_PROMISE; 300]),
             frame(4, b""),
-            frame(1, &[0; 70_000]),
+            frame(1, &vec![0; 70_000]),
         ];
         let others = others.concat();
         let all = [&others[..], &frame(PUSH_PROMISE, &[0, 0, 0, 2])].concat();
