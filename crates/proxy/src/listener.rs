@@ -241,6 +241,23 @@ impl ListenerConfig {
 
 // === impl ListenerState ===
 
+#[cfg(test)]
+impl ListenerState {
+    /// A listener of the Service `shop/web` for tests, at an address of its own.
+    pub(crate) fn of_test(address: IpAddr, listener: &Listener) -> Arc<Self> {
+        let id = ListenerId {
+            address,
+            key: listener.key,
+        };
+        let config = ListenerConfig::new(id, listener).unwrap();
+        let owner = Owner {
+            uid: landfall_model::Uid::new("uid-of-shop/web"),
+            service: landfall_model::ServiceKey::new("shop", "web"),
+        };
+        Arc::new(Self::new(id, owner, config, 1, &Changes::default()))
+    }
+}
+
 impl ListenerState {
     /// A listener with its first configuration. `changes` is noted on changes of health and pool.
     pub fn new(

@@ -17,7 +17,7 @@ pub struct Correction {
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Ask whether another node still has the address. That moves no host.
+    /// Ask whether another node still has the address. That moves no host to this node.
     Ask,
     /// None has: announce it.
     Announce,

@@ -394,16 +394,13 @@ mod tests {
     use std::num::NonZeroU16;
     use std::time::Duration;
 
+    use landfall_model::Protocol;
     use landfall_model::listener::Listener;
-    use landfall_model::{Protocol, ServiceKey, Uid};
     use landfall_sys::epoll::Events;
     use socket2::SockRef;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::changes::Changes;
-    use crate::identity::{ListenerId, Owner};
-    use crate::listener::ListenerConfig;
 
     struct Scene {
         epoll: Arc<Epoll>,
@@ -414,21 +411,12 @@ mod tests {
     impl Scene {
         fn new() -> Self {
             let listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);
-            let id = ListenerId {
-                address: "127.0.0.1".parse().unwrap(),
-                key: listener.key,
-            };
-            let config = ListenerConfig::new(id, &listener).unwrap();
-            let owner = Owner {
-                uid: Uid::new("uid"),
-                service: ServiceKey::new("shop", "web"),
-            };
-            let listener = ListenerState::new(id, owner, config, 1, &Changes::default());
+            let listener = ListenerState::of_test("127.0.0.1".parse().unwrap(), &listener);
             let epoll = Arc::new(Epoll::new().unwrap());
             Self {
                 sockets: ClientSockets::new(epoll.clone()),
                 epoll,
-                listener: Arc::new(listener),
+                listener,
             }
         }
 

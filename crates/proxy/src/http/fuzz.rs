@@ -7,8 +7,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use landfall_model::Protocol;
 use landfall_model::listener::{Http, Listener, Mode};
-use landfall_model::{Protocol, ServiceKey, Uid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
 
@@ -19,9 +19,7 @@ use super::h1::request::RequestHead;
 use super::h1::response::ResponseHead;
 use super::refusal::Refusal;
 use super::*;
-use crate::changes::Changes;
-use crate::identity::{ListenerId, Owner};
-use crate::listener::{ListenerConfig, ListenerState};
+use crate::listener::ListenerState;
 use landfall_testkit::fuzz::{Random, Seeds, run};
 
 /// Longer than any connection may take that no member serves.
@@ -225,18 +223,9 @@ impl Place {
             .unwrap();
         let mut listener = Listener::new(Protocol::Tcp, NonZeroU16::MIN);
         listener.mode = Mode::Http(Http::default());
-        let id = ListenerId {
-            address: [192, 0, 2, 1].into(),
-            key: listener.key,
-        };
-        let config = ListenerConfig::new(id, &listener).unwrap();
-        let owner = Owner {
-            uid: Uid::new("uid-of-shop/web"),
-            service: ServiceKey::new("shop", "web"),
-        };
-        let state = ListenerState::new(id, owner, config, 1, &Changes::default());
+        let state = ListenerState::of_test([192, 0, 2, 1].into(), &listener);
         let _inside = runtime.enter();
-        let front = Arc::new(Front::new(Arc::new(state)));
+        let front = Arc::new(Front::new(state));
         Self { runtime, front }
     }
 

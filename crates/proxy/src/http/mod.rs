@@ -91,31 +91,20 @@ pub fn serve<S: ClientStream>(
 mod tests {
     use std::num::NonZeroU16;
 
-    use crate::changes::Changes;
+    use landfall_model::Protocol;
     use landfall_model::listener::Listener;
-    use landfall_model::{Protocol, ServiceKey, Uid};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::identity::{ListenerId, Owner};
-    use crate::listener::{ListenerConfig, ListenerState};
+
+    use crate::listener::ListenerState;
 
     #[tokio::test]
     async fn an_idle_connection_takes_little_memory() {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let listener = Listener::new(Protocol::Tcp, NonZeroU16::new(address.port()).unwrap());
-        let id = ListenerId {
-            address: address.ip(),
-            key: listener.key,
-        };
-        let config = ListenerConfig::new(id, &listener).unwrap();
-        let owner = Owner {
-            uid: Uid::new("uid-of-shop/web"),
-            service: ServiceKey::new("shop", "web"),
-        };
-        let state = ListenerState::new(id, owner, config, 1, &Changes::default());
-        let state = Arc::new(state);
+        let state = ListenerState::of_test(address.ip(), &listener);
         let front = Arc::new(Front::new(state.clone()));
         let client = TcpStream::connect(address).await.unwrap();
         let inbound = state.inbound(client.local_addr().unwrap());

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
+use landfall_model::Protocol;
 use landfall_model::listener::{Http, Listener, Member, Mode, Timeouts};
-use landfall_model::{Protocol, ServiceKey, Uid};
 use landfall_testkit::fuzz::{Random, Seeds, run};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
@@ -21,11 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::driver;
 use super::links::Link;
-use crate::changes::Changes;
 use crate::http::content::{BodyFailed, RequestContent};
 use crate::http::over_http2::{self, Sent as Asked};
-use crate::identity::{ListenerId, Owner};
-use crate::listener::{ListenerConfig, ListenerState};
+use crate::listener::ListenerState;
 use crate::pool::Lease;
 
 /// Longer than anything may take for a member that does not answer.
@@ -355,19 +353,9 @@ impl Place {
             ..Http::default()
         });
         listener.pool.members = vec![Member::new("192.0.2.9:80".parse().unwrap())];
-        let id = ListenerId {
-            address: [192, 0, 2, 1].into(),
-            key: listener.key,
-        };
-        let config = ListenerConfig::new(id, &listener).unwrap();
-        let owner = Owner {
-            uid: Uid::new("uid-of-shop/web"),
-            service: ServiceKey::new("shop", "web"),
-        };
-        let state = ListenerState::new(id, owner, config, 1, &Changes::default());
         Self {
             runtime,
-            listener: Arc::new(state),
+            listener: ListenerState::of_test([192, 0, 2, 1].into(), &listener),
         }
     }
 

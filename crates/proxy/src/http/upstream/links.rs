@@ -392,7 +392,7 @@ mod tests {
     use hyper_util::rt::{TokioExecutor, TokioIo};
     use landfall_model::Uid;
     use tokio::io::AsyncWriteExt;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::sync::watch;
     use tokio::task::JoinSet;
 
@@ -442,6 +442,22 @@ mod tests {
         (budget, account)
     }
 
+    /// A place on a connection, and the end of a member that says nothing after its SETTINGS.
+    async fn link_and_its_end(links: &Links, account: &Arc<Account>) -> (Link, TcpStream) {
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let member = socket.local_addr().unwrap();
+        let inbound = Inbound::direct(member, member);
+        let hold = || Ok(account.extra(None).ok());
+        let get = links.get(member, WITHIN, None, None, &inbound, hold);
+        let accept = async {
+            let (mut far, _) = socket.accept().await.unwrap();
+            far.write_all(SETTINGS).await.unwrap();
+            far
+        };
+        let (link, far) = tokio::join!(get, accept);
+        (link.unwrap(), far)
+    }
+
     #[tokio::test]
     async fn a_connection_on_the_place_of_its_client_serves_no_other_and_ends_with_the_request() {
         let (member, mut open) = member(100).await;
@@ -477,19 +493,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_connection_that_makes_room_is_closed_at_once_and_in_order() {
-        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let member = socket.local_addr().unwrap();
-        let (links, inbound) = (Links::default(), Inbound::direct(member, member));
+        let links = Links::default();
         let (budget, account) = account();
-        let hold = || Ok(account.extra(None).ok());
-        let get = links.get(member, WITHIN, None, None, &inbound, hold);
-        let accept = async {
-            let (mut far, _) = socket.accept().await.unwrap();
-            far.write_all(SETTINGS).await.unwrap();
-            far.into_std().unwrap()
-        };
-        let (link, mut far) = tokio::join!(get, accept);
-        let link = link.unwrap();
+        let (link, far) = link_and_its_end(&links, &account).await;
+        let mut far = far.into_std().unwrap();
         assert!(!links.close_idle());
         drop(link);
         assert_eq!(budget.pressure().used, 1);
@@ -505,19 +512,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_has_ended_by_itself_makes_no_room() {
-        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let member = socket.local_addr().unwrap();
-        let (links, inbound) = (Links::default(), Inbound::direct(member, member));
+        let links = Links::default();
         let (budget, account) = account();
-        let hold = || Ok(account.extra(None).ok());
-        let get = links.get(member, WITHIN, None, None, &inbound, hold);
-        let accept = async {
-            let (mut far, _) = socket.accept().await.unwrap();
-            far.write_all(SETTINGS).await.unwrap();
-            far
-        };
-        let (link, far) = tokio::join!(get, accept);
-        drop((link.unwrap(), far));
+        drop(link_and_its_end(&links, &account).await);
         let ended = async {
             while budget.pressure().used > 0 {
                 tokio::task::yield_now().await;
