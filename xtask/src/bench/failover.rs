@@ -47,6 +47,7 @@ use crate::stage;
 pub const HELP: &str = "\
 Needs root, and kube-apiserver, etcd and kubectl as the tests do. A crash takes the link of the node
 down and kills its speaker; what is measured is the longest time between two answers to a client.
+More than 30 speakers need more room for neighbours than Linux has by default; it says how much.
 
 Examples:
   cargo xtask bench failover
